@@ -1,0 +1,121 @@
+"""A run as a Python object: started in a thread of its own, with its results as they come."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from shoal.api.session import Session, read_only
+from shoal.api.summary import Summary
+from shoal.shape.pool import Ended, Progress, Watcher
+
+
+class Run:
+    """A run that this process drives. Its driver is a thread; the run ends with the process."""
+
+    def __init__(self) -> None:
+        self._known = threading.Event()
+        self._failure: BaseException | None = None
+        self._session: Session | None = None
+        self._summary: Summary | None = None
+        self._ended: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self.progress: Progress | None = None
+        """The latest moment; None before the first."""
+
+    @classmethod
+    def begin(cls, make: Callable[[], Session]) -> Run:
+        """Make a session and drive it in a thread. What is wrong with the request is raised here."""
+        run = cls()
+        run._thread = threading.Thread(target=run._drive, args=(make,), name="shoal-driver", daemon=True)
+        run._thread.start()
+        run._known.wait()
+        if run._session is None and run._failure is not None:
+            raise run._failure
+        return run
+
+    def _drive(self, make: Callable[[], Session]) -> None:
+        try:
+            session = make()
+            session.watch(self)
+            self.id = session.store.run
+            self.folder = session.store.folder
+            self._session = session
+            self._known.set()
+            self._summary = session.drive()
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            self._failure = error
+        finally:
+            self._known.set()
+            self._ended.put(None)
+
+    # A watcher of its own session.
+
+    def durable(self, ended: Sequence[Ended]) -> None:
+        for entry in ended:
+            self._ended.put(entry.item.id)
+
+    def moment(self, progress: Progress) -> None:
+        self.progress = progress
+
+    # What people use.
+
+    def watch(self, watcher: Watcher) -> None:
+        if self._session is not None:
+            self._session.watch(watcher)
+
+    def wait(self) -> Summary:
+        """Until the run has ended. Ctrl-C stops it cleanly, and then this returns."""
+        assert self._thread is not None
+        while self._thread.is_alive():
+            try:
+                self._thread.join()
+            except KeyboardInterrupt:
+                self.stop()
+        if self._failure is not None:
+            raise self._failure
+        assert self._summary is not None
+        return self._summary
+
+    def stop(self) -> None:
+        """Ask the run to end; `wait` returns when it has."""
+        if self._session is not None:
+            self._session.stop()
+
+    def results(self) -> Iterator[dict[str, Any]]:
+        """Result rows as items finish, each when it is recorded; ends with the run."""
+        while (item := self._ended.get()) is not None:
+            with read_only(self.folder) as store:
+                yield store.row(item)
+        self._ended.put(None)
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def state(self) -> str:
+        if self._summary is not None:
+            return self._summary.state
+        return "failed" if self._failure is not None else "running"
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The best row so far, by the workload's objective."""
+        with read_only(self.folder) as store:
+            found = store.info().best
+            return dict(found) if found is not None else None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every item's row as it is now."""
+        with read_only(self.folder) as store:
+            return list(store.rows())
+
+    def table(self) -> Any:
+        """The rows as a pyarrow table (`.to_pandas()` where pandas is installed)."""
+        import pyarrow
+
+        return pyarrow.Table.from_pylist(self.rows())
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id}: {self.state}>"

@@ -1,0 +1,147 @@
+"""Looking at runs: lists, details, logs, files. Never takes a lock, never changes anything but with `remove`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+from shoal.cluster.here import Here
+from shoal.errors import NotFound, SpecError, nearest
+from shoal.model import LogSlice
+from shoal.store import ItemRecord, RunInfo, RunStore, RunSummary, find_home, list_runs, resolve_run
+from shoal.store import remove as remove_run
+
+BLOCK_BYTES = 1 << 16
+
+
+def runs() -> list[RunSummary]:
+    """All runs, newest first, with the state that is true now."""
+    return list_runs(_home(Here()))
+
+
+def open_run(run: str) -> RunStore:
+    """A run by id, unique prefix, name (its latest), or `last`; to be read."""
+    home = _home(Here())
+    return RunStore.open(home, resolve_run(home, run), write=False)
+
+
+def show(run: str) -> tuple[RunInfo, list[ItemRecord]]:
+    """A run and its items as they are now."""
+    with open_run(run) as store:
+        return store.info(Here().now()), list(store.items())
+
+
+def results(run: str, *, best: int | None = None) -> tuple[list[str], list[dict[str, Any]]]:
+    """Columns and rows; with `best`, the best N by the workload's objective."""
+    with open_run(run) as store:
+        if best is None:
+            return store.columns(), list(store.rows())
+        objective = store.info().objective
+        if objective is None:
+            raise SpecError(f"Run {store.run} has no objective.", hint="Add objective: {metric: NAME, goal: max}.")
+        return store.columns(), store.best(*objective, count=best)
+
+
+def logs(run: str, item: str | None = None, *, follow: bool = False) -> Iterator[bytes]:
+    """What a run, or one of its items, wrote. With `follow`, goes on until the run has ended."""
+    with open_run(run) as store:
+        if item is not None:
+            yield from _item_log(store, item, follow)
+        else:
+            yield from _all_logs(store, follow)
+
+
+def _item_log(store: RunStore, item: str, follow: bool) -> Iterator[bytes]:
+    here = Here()
+    log = store.item(item).log
+    while log is None and follow and store.state() in ("queued", "running"):
+        here.pause(0.1)
+        log = store.item(item).log
+    if log is None:
+        record = store.item(item)
+        raise NotFound(f"{item} has no log: it is {record.state}.", hint=record.error)
+    position = log.start
+    while True:
+        ended = not follow or store.state() not in ("queued", "running")
+        now = store.item(item).log or log
+        if now.file != log.file:
+            log, position = now, now.start
+        for block in _read(store, LogSlice(log.file, position, now.end)):
+            position += len(block)
+            yield block
+        if ended or now.end is not None:
+            return
+        here.pause(0.1)
+
+
+def _all_logs(store: RunStore, follow: bool) -> Iterator[bytes]:
+    """Every worker's log, one after the other; followed, as they grow."""
+    here = Here()
+    positions: dict[str, int] = {}
+    while True:
+        ended = not follow or store.state() not in ("queued", "running")
+        folder = os.path.join(store.folder, "logs")
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        for name in (name for name in names if name.endswith(".log")):
+            file = os.path.join("logs", name)
+            for block in _read(store, LogSlice(file, positions.get(file, 0))):
+                positions[file] = positions.get(file, 0) + len(block)
+                yield block
+        if ended:
+            return
+        here.pause(0.1)
+
+
+def _read(store: RunStore, log: LogSlice) -> Iterator[bytes]:
+    try:
+        with open(os.path.join(store.folder, log.file), "rb") as file:
+            file.seek(log.start)
+            left = None if log.end is None else log.end - log.start
+            while left is None or left > 0:
+                block = file.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left))
+                if not block:
+                    return
+                left = None if left is None else left - len(block)
+                yield block
+    except FileNotFoundError:
+        return
+
+
+def get(run: str, item: str | None = None, *, to: str | None = None) -> str:
+    """Copy what a run, or one of its items, left in SHOAL_ITEM_DIR; the folder it was copied to."""
+    with open_run(run) as store:
+        kept = os.path.join(store.folder, "items")
+        names = sorted(os.listdir(kept)) if os.path.isdir(kept) else []
+        if item is not None:
+            store.item(item)
+            if item not in names:
+                raise NotFound(f"{item} left no files.", hint=nearest(item, names) if names else None)
+            return _copy(os.path.join(kept, item), to or f"{store.run}-{item}")
+        if not names:
+            raise NotFound(
+                f"No item of {store.run} left files.", hint="Write them into the folder named by SHOAL_ITEM_DIR."
+            )
+        return _copy(kept, to or store.run)
+
+
+def _copy(source: str, target: str) -> str:
+    target = os.path.join(Here().folder, target)
+    if os.path.exists(target):
+        raise SpecError(f"{target} exists already.", hint="Name another folder with --to.")
+    shutil.copytree(source, target, symlinks=True)
+    return target
+
+
+def remove(run: str) -> str:
+    """Delete a run and everything it kept; its id. A run that is being driven is refused."""
+    here = Here()
+    home = _home(here)
+    name = resolve_run(home, run)
+    remove_run(home, name, now=here.now())
+    return name
+
+
+def _home(here: Here) -> str:
+    return find_home(here.folder, here.environment)

@@ -1,0 +1,207 @@
+"""Starting things: run, start, resume, stop, plan and check. The command line calls these, and so may anybody."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from shoal.api import functions, workloads
+from shoal.api.handle import Run
+from shoal.api.machines import Machines, machines
+from shoal.api.session import STOP_FILE, Session, summarize
+from shoal.api.summary import Summary
+from shoal.api.workloads import Prepared
+from shoal.cluster.here import Here
+from shoal.errors import ShoalError, SpecError
+from shoal.model import Plan
+from shoal.shape.pool import Watcher
+from shoal.store import RunStore, find_home, is_locked, make_home, resolve_run, run_folder
+from shoal.store.profiles import Profiles
+
+STOP_PATIENCE_S = 30.0
+
+Target = str | os.PathLike[str] | Callable[..., Any]
+
+
+def run(
+    target: Target,
+    rows: Iterable[Mapping[str, Any]] | None = None,
+    *,
+    cluster: str | None = None,
+    sets: Sequence[str] = (),
+    limit: int | None = None,
+    display: bool = True,
+    **settings: Any,
+) -> Run:
+    """Run a workload file, or a function once per row, and wait for the end.
+
+    `shoal.run("sweep.yaml")`, or `shoal.run(train, [{"lr": 0.1}, {"lr": 0.01}], retries=1)`. Ctrl-C stops it
+    cleanly. A run that ended with failures is returned like any other: look at `.state`.
+    """
+    handle = start(target, rows, cluster=cluster, sets=sets, limit=limit, display=display, **settings)
+    handle.wait()
+    return handle
+
+
+def start(
+    target: Target,
+    rows: Iterable[Mapping[str, Any]] | None = None,
+    *,
+    cluster: str | None = None,
+    sets: Sequence[str] = (),
+    limit: int | None = None,
+    display: bool = False,
+    **settings: Any,
+) -> Run:
+    """Like `run`, but returns at once: `for row in run.results(): ...` gives rows as trials finish."""
+    from shoal.api.display import display_for_python
+
+    here = Here()
+    if callable(target):
+        prepared = functions.from_function(target, rows, settings, here.folder, limit)
+    else:
+        _refuse_settings(rows, settings)
+        prepared = workloads.from_file(os.fspath(target), sets, limit)
+    handle = Run.begin(lambda: new_session(prepared, machines(cluster), here))
+    if display:
+        handle.watch(display_for_python(handle))
+    return handle
+
+
+def _refuse_settings(rows: object, settings: Mapping[str, Any]) -> None:
+    if rows is not None or settings:
+        raise SpecError(
+            "Rows and settings go with a function, not with a workload file.",
+            hint="Write them into the file, or pass sets=['limits.retries=1'].",
+        )
+
+
+def new_session(prepared: Prepared, where: Machines, here: Here, watcher: Watcher | None = None) -> Session:
+    """A new run of a prepared workload, ready to be driven. Nothing is made before everything is known to fit."""
+    where.ensure_room(prepared.job.need)
+    home = _home(here)
+    profiles = Profiles(home)
+    plan_ = _plan(prepared, where, profiles)
+    objective = getattr(prepared.spec, "objective", None)
+    store = RunStore.create(
+        home,
+        name=prepared.spec.name,
+        kind=prepared.spec.kind,
+        spec_text=prepared.spec.source,
+        document=prepared.document,
+        token=lambda: here.token(4),
+        now=here.now(),
+        objective=(objective.metric, objective.goal) if objective is not None else None,
+    )
+    try:
+        functions.settle(prepared, store.folder)
+        store.save_plan(plan_)
+        session = Session(store, prepared.job, where, here, profiles, plan_)
+    except BaseException:
+        store.close()
+        raise
+    if watcher is not None:
+        session.watch(watcher)
+    return session
+
+
+def resume(
+    run: str, *, failed: bool = False, cluster: str | None = None, watcher: Watcher | None = None
+) -> Session | Summary:
+    """Go on with what is not done: a session to drive, or the summary when there is nothing left to do."""
+    here = Here()
+    home = _home(here)
+    store = RunStore.open(home, resolve_run(home, run), write=True, now=here.now())
+    try:
+        prepared = functions.again(store) if "rows" in store.document else _again(store)
+        if failed:
+            store.take_failed_again()
+        elif store.state() == "succeeded" and not _more(store, prepared):
+            summary = summarize(store)
+            store.close()
+            return summary
+        where = machines(cluster)
+        where.ensure_room(prepared.job.need)
+        session = Session(store, prepared.job, where, here, Profiles(home), None)
+    except BaseException:
+        store.close()
+        raise
+    if watcher is not None:
+        session.watch(watcher)
+    return session
+
+
+def _again(store: RunStore) -> Prepared:
+    """The workload of a run, as its file was then; the table beside it as it is now."""
+    from shoal import spec as specs
+
+    document = store.document
+    spec = specs.loads(
+        store.spec_text,
+        folder=os.path.dirname(document["path"]),
+        label=os.path.basename(document["path"]),
+        sets=document["sets"],
+    )
+    assert isinstance(spec, specs.Workload)
+    return Prepared(spec, workloads.job_of(spec, limit=document["limit"]), document)
+
+
+def _more(store: RunStore, prepared: Prepared) -> bool:
+    """Whether a finished run has new items: rows that were added since."""
+    total = prepared.job.total()
+    return total is not None and total > sum(store.counts().values())
+
+
+def stop(run: str) -> str:
+    """Ask a run to end, and wait until it has: its state then."""
+    here = Here()
+    home = _home(here)
+    name = resolve_run(home, run)
+    folder = run_folder(home, name)
+    lock = os.path.join(folder, "lock")
+    if not is_locked(lock):
+        with RunStore.open(home, name, write=False, now=here.now()) as store:
+            raise SpecError(f"Run {name} is not running: it is {store.state()}.", hint="Nothing to stop.")
+    with open(os.path.join(folder, STOP_FILE), "w"):
+        pass
+    waited = 0.0
+    while is_locked(lock) and waited < STOP_PATIENCE_S:
+        here.pause(0.05)
+        waited += 0.05
+    with RunStore.open(home, name, write=False, now=here.now()) as store:
+        return str(store.state())
+
+
+def plan(target: str, *, cluster: str | None = None, sets: Sequence[str] = (), limit: int | None = None) -> Plan:
+    """What would happen, why, and how long it would take. Starts nothing."""
+    prepared = workloads.from_file(target, sets, limit)
+    return _plan(prepared, machines(cluster), Profiles(_home(Here())))
+
+
+def _plan(prepared: Prepared, where: Machines, profiles: Profiles) -> Plan:
+    capacity = where.ensure_room(prepared.job.need)
+    return prepared.job.plan(list(where.nodes), capacity, profiles.recall(prepared.job.fingerprint))
+
+
+def check(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) -> Prepared:
+    """Everything that can be known to be wrong, without starting anything; raises it, or returns the workload."""
+    problems: list[ShoalError] = []
+    prepared = None
+    try:
+        prepared = workloads.from_file(target, sets)
+    except SpecError as error:
+        problems.append(error)
+    try:
+        where = machines(cluster)
+        if prepared is not None:
+            where.ensure_room(prepared.job.need)
+    except ShoalError as error:
+        problems.append(error)
+    if problems or prepared is None:
+        raise problems[0]
+    return prepared
+
+
+def _home(here: Here) -> str:
+    return find_home(here.folder, here.environment)

@@ -1,0 +1,197 @@
+"""One driver at work on one run: store, engine and pool put together, and taken apart again whatever happens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from shoal.api.machines import Machines
+from shoal.api.summary import Summary
+from shoal.api.watching import Watchers
+from shoal.cluster.here import Here
+from shoal.engine.local.engine import LocalEngine
+from shoal.errors import ShoalError
+from shoal.model import Item, Outcome, Plan
+from shoal.plan.durations import Durations
+from shoal.shape.pool import Ended, Pool, Progress, Watcher
+from shoal.store import RunStore
+from shoal.store.profiles import Profiles
+from shoal.work.job import Past, PoolJob
+
+STOP_FILE = "stop"
+LOOK_S = 0.25
+
+
+class Session:
+    """Drives a run to its end. `stop` may be called from a signal handler or another thread."""
+
+    def __init__(
+        self, store: RunStore, job: PoolJob, machines: Machines, here: Here, profiles: Profiles, plan: Plan | None
+    ) -> None:
+        self.store = store
+        self.job = job
+        self.plan = plan
+        self._here = here
+        self._profiles = profiles
+        self._began = here.now()
+        self._next_look = 0.0
+        self._watchers = Watchers([self])
+        self._stop_file = os.path.join(store.folder, STOP_FILE)
+        self._forget_stop_request()
+        past = self._past()
+        waiting = self._waiting() if past.waiting else iter(())
+        store.set_state("running", self._began)
+        self._engine = LocalEngine(
+            machines.nodes, store.folder, scope=machines.scope, session=str(store.epoch)
+        )
+        self._pool = Pool(
+            self._engine,
+            store.journal(),
+            job.factory._replace(env={**job.factory.env, "SHOAL_RUN": store.run}),
+            job.need,
+            job.source(past),
+            job.policy,
+            resumed=waiting,
+            durations=self._durations(),
+            watcher=self._watchers,
+        )
+
+    def watch(self, watcher: Watcher) -> None:
+        """Somebody else wants to see, too."""
+        self._watchers.add(watcher)
+
+    def stop(self) -> None:
+        self._pool.stop()
+
+    def drive(self) -> Summary:
+        """Run until everything has ended or `stop` was called; then the results are written and the lock is free."""
+        try:
+            self._pool.run()
+        except BaseException:
+            self._engine.close()
+            self._fail()
+            self.store.close()
+            raise
+        self._engine.close()
+        try:
+            return self._finish()
+        finally:
+            self.store.close()
+
+    # A watcher of its own pool.
+
+    def durable(self, ended: Sequence[Ended]) -> None:
+        """Nothing: the store has them."""
+
+    def moment(self, progress: Progress) -> None:
+        """See whether somebody asked the run to stop."""
+        if progress.now >= self._next_look:
+            self._next_look = progress.now + LOOK_S
+            if os.path.exists(self._stop_file):
+                self._pool.stop()
+
+    # Before.
+
+    def _forget_stop_request(self) -> None:
+        if os.path.exists(self._stop_file):
+            os.unlink(self._stop_file)
+
+    def _past(self) -> Past:
+        if self.store.epoch <= 1:
+            return Past()
+        counts = self.store.counts()
+        waiting = sum(counts.get(state, 0) for state in ("waiting", "running", "stopped"))
+        return Past(self.store.max_seq() + 1, self.store.known_contents(), self._ended(), waiting)
+
+    def _ended(self) -> Iterator[tuple[Item, Outcome]]:
+        for record in self.store.items(("done", "failed", "pruned")):
+            yield record.item, Outcome(record.state, record.metrics)
+
+    def _waiting(self) -> Iterator[Item]:
+        """What an earlier session left, less what is no longer asked for."""
+        for item in self.store.waiting_items():
+            if self.job.still_wanted(item):
+                yield item
+            else:
+                outcome = Outcome("stopped", error="its row is no longer in the table")
+                self.store.journal().ended(item.seq, item.attempt, item.used, "", self._began, outcome)
+
+    def _durations(self) -> Durations:
+        durations = Durations()
+        profile = self._profiles.recall(self.job.fingerprint)
+        if profile is not None:
+            durations.tell_all((content, {}, seconds) for content, seconds in profile.seconds.items())
+        if self.store.epoch > 1:
+            durations.tell_all(
+                (content, params, seconds) for content, params, seconds, _ in self.store.durations()
+            )
+        return durations
+
+    # After.
+
+    def _fail(self) -> None:
+        """The driver itself failed: say so in the run, as far as the store still can."""
+        try:
+            self.store.journal().commit()
+            self.store.set_state("failed", self._here.now())
+        except ShoalError:
+            return
+
+    def _finish(self) -> Summary:
+        now = self._here.now()
+        counts = self.store.counts()
+        state = self._state(counts)
+        self.store.put("workers", [use._asdict() for use in self._pool.worker_uses()])
+        self._tidy()
+        self.store.write_results()
+        self.store.set_state(state, now)
+        self._learn(now)
+        return summarize(self.store, workers=self._pool.worker_uses())
+
+    def _state(self, counts: Any) -> str:
+        failed = counts.get("failed", 0)
+        if self._pool.stopping and not self._pool.stopped_by_failures:
+            return "stopped"
+        return "failed" if failed > self.job.failures else "succeeded"
+
+    def _tidy(self) -> None:
+        """Folders that workers were killed in, and that nothing was left in."""
+        for name in ("items", "checkpoints"):
+            folder = os.path.join(self.store.folder, name)
+            for entry in os.scandir(folder) if os.path.isdir(folder) else ():
+                if entry.is_dir(follow_symlinks=False):
+                    try:
+                        os.rmdir(entry.path)
+                    except OSError:
+                        continue
+
+    def _learn(self, now: float) -> None:
+        measured = {content: seconds for content, _, seconds, _ in self.store.durations() if content}
+        if measured:
+            uses = self._pool.worker_uses()
+            startup = sum(use.startup_s for use in uses) / len(uses) if uses else 0.0
+            self._profiles.remember(self.job.fingerprint, "machine", measured, startup)
+
+
+def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:
+    """What is to be said of a run that is not running."""
+    info = store.info()
+    return Summary(
+        info.run,
+        info.kind,
+        info.state,
+        info.items,
+        info.seconds,
+        info.predicted_seconds,
+        os.path.join(store.folder, "results.csv"),
+        info.best,
+        store.folder,
+        workers,
+    )
+
+
+def read_only(folder: str) -> RunStore:
+    """The store of a run by its folder, to look at."""
+    runs, run = os.path.split(folder)
+    return RunStore.open(os.path.dirname(runs), run, write=False)

@@ -1,0 +1,41 @@
+"""From what a user gives (a file, or a function and rows) to a job that can be run. The lookup of kinds is here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from shoal import spec as specs
+from shoal.spec import Workload
+from shoal.work.job import PoolJob
+
+
+class Prepared(NamedTuple):
+    """A checked workload, and all that a resume needs to make it again."""
+
+    spec: Workload
+    job: PoolJob
+    document: dict[str, Any]
+    rows: Sequence[Mapping[str, Any]] | None = None
+    """The rows of a function run, to be kept with it."""
+    pickled: bytes | None = None
+    """A function that was sent by value."""
+
+
+def from_file(path: str, sets: Sequence[str] = (), limit: int | None = None) -> Prepared:
+    """Load and check a workload file; raises `SpecError` with everything that is wrong."""
+    spec = specs.load(path, sets)
+    document = {"path": os.path.abspath(path), "sets": list(sets), "limit": limit}
+    return Prepared(spec, job_of(spec, limit=limit), document)
+
+
+def job_of(spec: Workload, *, limit: int | None = None, pickle: str | None = None) -> PoolJob:
+    """The job of a spec, by its kind."""
+    from shoal.spec import Sweep
+
+    if isinstance(spec, Sweep):
+        from shoal.work.sweep import prepare
+
+        return prepare(spec, limit=limit, pickle=pickle)
+    raise AssertionError(f"no module for kind {spec.kind!r}")

@@ -1,0 +1,26 @@
+"""This machine and this process, as the layers above see them: the folder, the environment, the clock, chance."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+
+
+class Here:
+    """Passed in where others need it, so that only this module touches the real ones."""
+
+    def __init__(self) -> None:
+        self.folder = os.getcwd()
+        self.environment: Mapping[str, str] = os.environ
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def token(self, length: int) -> str:
+        """So many random hexadecimal digits."""
+        return os.urandom((length + 1) // 2).hex()[:length]
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)

@@ -1,0 +1,1 @@
+"""Where work runs. One contract (`base`), one folder per engine, each loaded by name, late."""

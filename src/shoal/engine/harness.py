@@ -1,0 +1,190 @@
+"""The loop inside a worker: takes chunks, runs one item after the other, tells what happened.
+
+It knows no transport: an engine feeds it from a reader thread and sends what it emits. Messages are lists of JSON
+values, named in `engine.messages`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from shoal.engine import messages, reporting
+from shoal.engine.folders import ItemFolder
+from shoal.engine.runner import Cancelled, Failed, Runner, Work
+
+INTERRUPT = getattr(signal, "SIGRTMIN", signal.SIGUSR2) + (5 if hasattr(signal, "SIGRTMIN") else 0)
+ERROR_LENGTH = 2000
+
+
+class Harness:
+    """Runs items for one worker. `emit` sends messages at once and may be called from both threads."""
+
+    def __init__(self, emit: Callable[[Sequence[messages.Message]], None], folder: str, log_fd: int) -> None:
+        self._emit = emit
+        self._log_fd = log_fd
+        self._queue: deque[messages.Entry] = deque()
+        self._changed = threading.Condition()
+        self._ending = False
+        self._current: Work | None = None
+        self._interruptible = False
+        self._items = ItemFolder(os.path.join(folder, "items"), keeps=False)
+        self._checkpoints = ItemFolder(os.path.join(folder, "checkpoints"), keeps=True)
+        self._main = threading.get_ident()
+        signal.signal(INTERRUPT, self._interrupted)
+
+    # Called from the reader thread.
+
+    def take(self, entries: Sequence[messages.Entry]) -> None:
+        with self._changed:
+            self._queue.extend(entries)
+            self._changed.notify()
+
+    def recall(self) -> None:
+        with self._changed:
+            returned = [(entry[0], entry[1]) for entry in self._queue]
+            self._queue.clear()
+        self._emit([messages.returned(returned)])
+
+    def end(self) -> None:
+        with self._changed:
+            self._ending = True
+            self._changed.notify()
+
+    def cancel(self, seq: int, attempt: int, state: str, why: str) -> None:
+        work = self._current
+        if work is None or (work.seq, work.attempt) != (seq, attempt) or work.cancelled:
+            return
+        work.cancelled = (state, why)
+        if work.on_cancel is not None:
+            work.on_cancel()
+        else:
+            signal.pthread_kill(self._main, INTERRUPT)
+
+    # The main thread.
+
+    def loop(self, runner: Runner) -> None:
+        """Run items until told to end. An item's end travels together with the start of the next."""
+        told: list[messages.Message] = []
+        while True:
+            entry = self._next(block=False)
+            if entry is None:
+                self._emit(told)
+                told = []
+                entry = self._next(block=True)
+                if entry is None:
+                    break
+            told = [self._attempt(runner, entry, told)]
+        self._items.close()
+        self._checkpoints.close()
+
+    def _next(self, *, block: bool) -> messages.Entry | None:
+        with self._changed:
+            while block and not self._queue and not self._ending:
+                self._changed.wait()
+            return self._queue.popleft() if self._queue else None
+
+    def _attempt(self, runner: Runner, entry: messages.Entry, told: list[messages.Message]) -> messages.Message:
+        seq, attempt, item, params, texts = entry
+        last: dict[str, Any] = {}
+        work = Work(seq, attempt, item, params, texts, report=self._reporter(seq, attempt, last))
+        work.folder = self._items.enter(item)
+        work.log_fd = self._log_fd
+        environment = os.environ
+        environment["SHOAL_ITEM"] = item
+        environment["SHOAL_ATTEMPT"] = str(attempt)
+        environment["SHOAL_ITEM_DIR"] = work.folder
+        environment["SHOAL_CHECKPOINT_DIR"] = self._checkpoints.enter(item)
+        log_start = os.lseek(self._log_fd, 0, os.SEEK_END)
+        self._current = work
+        reporting.set_current(work)
+        began = time.perf_counter()
+        told.append(messages.started(seq, attempt, time.time(), log_start))
+        self._emit(told)
+        state, metrics, error = self._run(runner, work)
+        seconds = time.perf_counter() - began
+        reporting.set_current(None)
+        self._current = None
+        sys.stdout.flush()
+        sys.stderr.flush()
+        log_end = os.lseek(self._log_fd, 0, os.SEEK_END)
+        self._checkpoints.leave()
+        kept = self._items.leave()
+        last.update(metrics)
+        return messages.ended(seq, attempt, time.time(), state, last, error, seconds, log_start, log_end, kept)
+
+    def _run(self, runner: Runner, work: Work) -> tuple[str, Mapping[str, Any], str | None]:
+        try:
+            self._interruptible = True
+            result = runner.run(work)
+            self._interruptible = False
+            if work.cancelled:
+                return work.cancelled[0], {}, work.cancelled[1]
+            return "done", _returned(result), None
+        except Cancelled:
+            state, why = work.cancelled or ("stopped", "stopped")
+            return state, {}, why
+        except BaseException as error:  # noqa: BLE001 - whatever user code raises is a failed item, nothing more
+            if work.cancelled:
+                return work.cancelled[0], {}, work.cancelled[1]
+            return "failed", {}, _sentence(error)
+        finally:
+            self._interruptible = False
+
+    def _reporter(
+        self, seq: int, attempt: int, last: dict[str, Any]
+    ) -> Callable[[Mapping[str, Any], int | None], None]:
+        def send(metrics: Mapping[str, Any], step: int | None) -> None:
+            last.update(metrics)
+            self._emit([messages.progressed(seq, attempt, time.time(), metrics, step)])
+            work = self._current
+            if work is not None and work.cancelled and work.on_cancel is None:
+                raise Cancelled
+
+        return send
+
+    def _interrupted(self, _signal: int, _frame: object) -> None:
+        if self._interruptible and self._current is not None and self._current.cancelled:
+            raise Cancelled
+
+
+def _returned(result: object) -> dict[str, Any]:
+    if result is None:
+        return {}
+    if not isinstance(result, Mapping):
+        raise Failed(f"returned a {type(result).__name__}; expected a dict of metrics, or None")
+    try:
+        return reporting.plain_metrics(result)
+    except TypeError as error:
+        raise Failed(str(error)) from None
+
+
+def _sentence(error: BaseException) -> str:
+    """One line for the record; the whole traceback goes to the item's log."""
+    if isinstance(error, Failed):
+        return str(error)[:ERROR_LENGTH]
+    traceback.print_exception(error)
+    if isinstance(error, SystemExit):
+        return f"called sys.exit({error.code!r})"
+    where = _innermost(error)
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an exception whose text raises is still only a failed item
+        text = "(its message cannot be shown)"
+    if isinstance(error, MemoryError):
+        text = text or "out of memory; give the trial more in resources: {memory: ...}, or make it smaller"
+    return f"{type(error).__name__}: {text}{where}"[:ERROR_LENGTH]
+
+
+def _innermost(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return ""
+    return f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})"

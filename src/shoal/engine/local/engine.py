@@ -1,0 +1,315 @@
+"""The embedded engine: worker processes on this machine, on one node or on several virtual ones. No service needed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from shoal.engine import fitting, messages
+from shoal.engine.base import Reservation
+from shoal.engine.local import spawning
+from shoal.engine.local.connection import Connection
+from shoal.engine.local.leases import Leases, table_path
+from shoal.engine.status import describe_status
+from shoal.model import (
+    Event,
+    Factory,
+    Granted,
+    Item,
+    ItemEnded,
+    ItemStarted,
+    LeaseRecalled,
+    Need,
+    Node,
+    Place,
+    Refused,
+    WorkerLost,
+)
+
+TICK_S = 0.1
+"""How often the table of leases is looked at."""
+BURST = 64
+PAUSE_S = 0.0015
+"""After a burst of events, let more arrive instead of being woken for each one."""
+
+
+class _Worker:
+    """What the engine knows of one worker process."""
+
+    __slots__ = ("cause", "connection", "ended", "failure", "log_file", "number", "place", "recalled", "running")
+
+    def __init__(self, number: int, place: Place, connection: Connection, log_file: str) -> None:
+        self.number = number
+        self.place = place
+        self.connection = connection
+        self.log_file = log_file
+        self.cause = "crash"
+        self.failure: str | None = None
+        self.ended = False
+        self.recalled = False
+        self.running: tuple[int, int] | None = None
+
+
+class _Pending:
+    __slots__ = ("deadline", "needs", "since")
+
+    def __init__(self, needs: Sequence[Need], since: float, deadline: float | None) -> None:
+        self.needs = tuple(needs)
+        self.since = since
+        self.deadline = deadline
+
+
+class LocalEngine:
+    """Keeps the `Engine` contract. `root` is the run's folder: logs and items' folders go there.
+
+    `scope` names the nodes: drivers with the same scope share them.
+    """
+
+    name = "local"
+
+    def __init__(self, nodes: Sequence[Node], root: str, *, scope: str = "machine", session: str = "0") -> None:
+        self._nodes = list(nodes)
+        self._root = root
+        self._session = session
+        self._offset = time.time() - time.monotonic()
+        self._leases = Leases(nodes, scope, table_path())
+        self._workers: dict[int, _Worker] = {}
+        self._pending: dict[int, _Pending] = {}
+        self._events: list[Event] = []
+        self._selector = selectors.DefaultSelector()
+        self._zygote: spawning.ZygoteClient | None = None
+        self._numbers = 0
+        self._next_tick = 0.0
+        self._busy = False
+        self._closed = False
+        os.makedirs(os.path.join(root, "logs"), exist_ok=True)
+
+    def nodes(self) -> Sequence[Node]:
+        return self._nodes
+
+    def capacity(self, need: Need) -> int:
+        return fitting.capacity(need, self._nodes)
+
+    def now(self) -> float:
+        return self._offset + time.monotonic()
+
+    # Places.
+
+    def reserve(self, needs: Sequence[Need], deadline_s: float | None) -> Reservation:
+        fitting.ensure_possible(needs, self._nodes)
+        self._numbers += 1
+        number = self._numbers
+        asked = sum(need.cpu for need in needs)
+        places = self._leases.take(needs, self._wanted() + asked, 0.0)
+        if places is None:
+            now = self.now()
+            deadline = None if deadline_s is None else now + deadline_s
+            self._pending[number] = _Pending(needs, now, deadline)
+            self._next_tick = 0.0
+        return Reservation(number, places or ())
+
+    def cancel_reservation(self, reservation: int) -> None:
+        if self._pending.pop(reservation, None) is not None:
+            self._leases.surplus(self._wanted())
+
+    def release(self, place: Place) -> None:
+        self._leases.give(place)
+        self._next_tick = 0.0
+
+    def _wanted(self) -> float:
+        return sum(need.cpu for pending in self._pending.values() for need in pending.needs)
+
+    def _tick(self) -> None:
+        """Grant and refuse what waits; find out whether others are owed what we hold."""
+        now = self.now()
+        self._next_tick = now + TICK_S
+        if not self._pending and not self._leases.changed():
+            return
+        for number, pending in list(self._pending.items()):
+            places = self._leases.take(pending.needs, self._wanted(), now - pending.since)
+            if places is not None:
+                del self._pending[number]
+                self._events.append(Granted(number, places, now))
+            elif pending.deadline is not None and now >= pending.deadline:
+                del self._pending[number]
+                self._events.append(Refused(number, "no room came free before the deadline", now))
+        self._recall_surplus(self._leases.surplus(self._wanted()), now)
+
+    def _recall_surplus(self, owed: float, now: float) -> None:
+        leaving = sum(worker.place.need.cpu for worker in self._workers.values() if worker.recalled)
+        for worker in reversed(list(self._workers.values())):
+            if owed - leaving < worker.place.need.cpu - fitting.CPU_SLACK or worker.recalled:
+                continue
+            worker.recalled = True
+            leaving += worker.place.need.cpu
+            self._events.append(LeaseRecalled(worker.number, now))
+
+    # Workers.
+
+    def spawn(self, factory: Factory, place: Place) -> int:
+        self._numbers += 1
+        number = self._numbers
+        ours, theirs = socket.socketpair()
+        log_file = f"logs/{self._session}-{number}.log"
+        worker = _Worker(number, place, Connection(ours), log_file)
+        self._workers[number] = worker
+        self._selector.register(ours, selectors.EVENT_READ, worker)
+        request = {
+            "worker": number,
+            "factory": factory._asdict(),
+            "log": os.path.join(self._root, log_file),
+            "root": self._root,
+            "cpu": place.need.cpu,
+            "memory_bytes": place.need.memory_bytes,
+            "devices": place.devices,
+        }
+        with theirs, contextlib.suppress(OSError):
+            # A zygote that has just died is noticed by `wait`, which then reports this worker as lost.
+            self._ask().spawn(request, theirs)
+        return number
+
+    def _ask(self) -> spawning.ZygoteClient:
+        if self._zygote is None:
+            self._zygote = spawning.take()
+            self._selector.register(self._zygote.socket, selectors.EVENT_READ, None)
+        return self._zygote
+
+    def submit(self, worker: int, items: Sequence[Item]) -> None:
+        self._send(worker, ["chunk", [messages.entry(item) for item in items]])
+
+    def recall(self, worker: int) -> None:
+        self._send(worker, ["recall"])
+
+    def cancel(self, worker: int, seq: int, attempt: int, state: str, why: str) -> None:
+        self._send(worker, ["cancel", seq, attempt, state, why])
+
+    def end(self, worker: int) -> None:
+        if worker in self._workers:
+            self._workers[worker].ended = True
+            self._send(worker, ["end"])
+
+    def kill(self, worker: int) -> None:
+        if worker in self._workers and self._zygote is not None:
+            self._workers[worker].cause = "killed"
+            with contextlib.suppress(OSError):
+                self._zygote.kill(worker)
+
+    def _send(self, number: int, message: list[Any]) -> None:
+        worker = self._workers.get(number)
+        if worker is None:
+            return
+        worker.connection.send(message)
+        if worker.connection.backlog:
+            self._selector.modify(worker.connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, worker)
+
+    # Events.
+
+    def wait(self, timeout_s: float) -> Sequence[Event]:
+        until = self.now() + timeout_s
+        if self._busy:
+            time.sleep(PAUSE_S)
+        while True:
+            now = self.now()
+            if now >= self._next_tick:
+                self._tick()
+            if self._events:
+                break
+            left = min(until, self._next_tick) - now
+            for key, mask in self._selector.select(max(0.0, left)):
+                self._ready(key.data, mask)
+            if not self._events and self.now() >= until:
+                break
+        events, self._events = self._events, []
+        self._busy = len(events) >= BURST
+        return events
+
+    def _ready(self, worker: _Worker | None, mask: int) -> None:
+        if worker is None:
+            self._hear_zygote()
+        elif worker.number in self._workers:
+            if mask & selectors.EVENT_WRITE:
+                worker.connection.flush()
+                if not worker.connection.backlog:
+                    self._selector.modify(worker.connection.socket, selectors.EVENT_READ, worker)
+            if mask & selectors.EVENT_READ:
+                self._hear(worker)
+                if not worker.connection.open:
+                    # Its end comes from the zygote; a process that only closed the socket is of no use any more.
+                    self._selector.unregister(worker.connection.socket)
+                    with contextlib.suppress(OSError):
+                        self._ask().kill(worker.number)
+
+    def _hear(self, worker: _Worker) -> None:
+        now = self.now()
+        for message in worker.connection.receive():
+            event = messages.event(message, worker.number, worker.log_file, now)
+            if event is None:
+                worker.failure = str(message[1])
+                continue
+            if type(event) is ItemStarted:
+                worker.running = (event.seq, event.attempt)
+            elif type(event) is ItemEnded:
+                worker.running = None
+            self._events.append(event)
+
+    def _hear_zygote(self) -> None:
+        assert self._zygote is not None
+        told = self._zygote.receive()
+        if told is None:
+            self._lose_zygote()
+            return
+        for answer in told:
+            if "exit" in answer and answer["exit"] in self._workers:
+                self._lose(self._workers[answer["exit"]], answer["status"], answer["why"])
+
+    def _lose_zygote(self) -> None:
+        assert self._zygote is not None
+        self._selector.unregister(self._zygote.socket)
+        self._zygote.close()
+        self._zygote = None
+        for worker in list(self._workers.values()):
+            self._lose(worker, None, "the process that starts workers was killed")
+
+    def _lose(self, worker: _Worker, status: int | None, why: str | None) -> None:
+        """The process is gone: hear what it said last, free its place, tell."""
+        if worker.connection.open:
+            self._selector.unregister(worker.connection.socket)
+            while worker.connection.open:
+                before = len(self._events)
+                self._hear(worker)
+                if len(self._events) == before:
+                    break
+        worker.connection.close()
+        del self._workers[worker.number]
+        self._leases.give(worker.place)
+        self._next_tick = 0.0
+        cause, reason = self._cause(worker, status, why)
+        self._events.append(WorkerLost(worker.number, self.now(), cause, reason, worker.running))
+
+    @staticmethod
+    def _cause(worker: _Worker, status: int | None, why: str | None) -> tuple[str, str]:
+        if worker.failure is not None:
+            return "start", worker.failure
+        if worker.cause == "killed":
+            return "killed", "killed by its driver"
+        if worker.ended and status == 0 and worker.running is None:
+            return "ended", "ended"
+        return "crash", why or describe_status(status)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for worker in self._workers.values():
+            worker.connection.close()
+        self._workers.clear()
+        if self._zygote is not None:
+            self._zygote.close()
+            self._zygote = None
+        self._selector.close()
+        self._leases.close()

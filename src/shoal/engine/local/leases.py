@@ -1,0 +1,193 @@
+"""Who holds what on this machine: a small table in a file that every driver of this user reads and writes.
+
+Each driver's entry is true in that driver's memory; the file is the view that they share, so a damaged or deleted
+one heals as drivers write their entries again. Entries of dead drivers are dropped by whoever looks next.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from shoal.engine import fitting, shares
+from shoal.model import Need, Node, Place
+
+TABLE_VARIABLE = "SHOAL_LEASES"
+PATIENCE_S = 3.0
+"""A run that holds nothing waits this long for others to give back; then it starts one worker all the same."""
+
+
+def table_path() -> str:
+    """Where the table is: SHOAL_LEASES, or a folder of this user's own in the system's place for such things."""
+    if path := os.environ.get(TABLE_VARIABLE):
+        return path
+    base = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("TMPDIR") or "/tmp"
+    return os.path.join(base, f"shoal-{os.getuid()}", "leases.json")
+
+
+def process_start(pid: int) -> int | None:
+    """When the process started, in the system's ticks: with the id, a name no later process has. None: not alive."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except OSError:
+        pass
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return None
+    return 0 if not os.path.exists("/proc/self/stat") else None
+
+
+class Leases:
+    """One driver's part in the table, for one set of nodes (`scope`). Not thread-safe; the engine's loop owns it."""
+
+    def __init__(self, nodes: Sequence[Node], scope: str, path: str) -> None:
+        self._nodes = list(nodes)
+        self._scope = scope
+        self._path = path
+        self._held: dict[int, Place] = {}
+        self._want_more = 0.0
+        self._name = f"{os.getpid()}-{id(self):x}"
+        self._start = process_start(os.getpid())
+        self._seen: tuple[int, int] | None = None
+        self._next_place = 0
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+
+    def changed(self) -> bool:
+        """Whether somebody wrote the table since this driver looked."""
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return True
+        return (status.st_mtime_ns, status.st_size) != self._seen
+
+    def take(self, needs: Sequence[Need], want_more: float, waited_s: float) -> tuple[Place, ...] | None:
+        """Places for all the needs, if there is room and nobody else is owed it. None otherwise.
+
+        `want_more` is the CPU this driver waits for in all, these needs included.
+        """
+        with self._table() as drivers:
+            self._want_more = want_more
+            others = self._others(drivers)
+            found = self._find(needs, others, waited_s)
+            if found is None:
+                return None
+            places = tuple(self._place(need, *where) for need, where in zip(needs, found, strict=True))
+            self._held.update((place.id, place) for place in places)
+            self._want_more = want_more - sum(need.cpu for need in needs)
+            return places
+
+    def give(self, place: Place) -> None:
+        """Give back one place; one that was given back already is ignored."""
+        if self._held.pop(place.id, None) is not None:
+            with self._table():
+                pass
+
+    def surplus(self, want_more: float) -> float:
+        """How much CPU others are owed of what this driver holds."""
+        with self._table() as drivers:
+            self._want_more = want_more
+            wants, holds = self._demand(self._others(drivers))
+            return shares.surplus(self._name, self._total(), wants, holds)
+
+    def close(self) -> None:
+        self._held.clear()
+        self._want_more = 0.0
+        with self._table() as drivers:
+            drivers.pop(self._name, None)
+            self._name = ""
+
+    def _find(
+        self, needs: Sequence[Need], others: dict[str, dict[str, Any]], waited_s: float
+    ) -> list[tuple[str, tuple[str, ...]]] | None:
+        wants, holds = self._demand(others)
+        asked = sum(need.cpu for need in needs)
+        held = [*self._held.values(), *(place for entry in others.values() for place in _places(entry))]
+        alone = not self._held and waited_s >= PATIENCE_S
+        left = fitting.rooms(self._nodes, held)
+        if alone:
+            for room in left.values():
+                room.cpu = room.node.cpu
+        elif not shares.may_take(self._name, asked, self._total(), wants, holds):
+            return None
+        return fitting.fit(needs, left)
+
+    def _place(self, need: Need, host: str, devices: tuple[str, ...]) -> Place:
+        self._next_place += 1
+        return Place(self._next_place, host, need, devices)
+
+    def _total(self) -> float:
+        return sum(node.cpu for node in self._nodes)
+
+    def _demand(self, others: dict[str, dict[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
+        holds = {name: sum(place.need.cpu for place in _places(entry)) for name, entry in others.items()}
+        wants = {name: holds[name] + entry["want_more"] for name, entry in others.items()}
+        holds[self._name] = sum(place.need.cpu for place in self._held.values())
+        wants[self._name] = holds[self._name] + self._want_more
+        return wants, holds
+
+    def _others(self, drivers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        return {
+            name: entry
+            for name, entry in drivers.items()
+            if name != self._name and entry["scope"] == self._scope
+        }
+
+    @contextmanager
+    def _table(self) -> Iterator[dict[str, dict[str, Any]]]:
+        """The table under its lock; this driver's entry is written when the block ends."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            before = os.pread(descriptor, 1 << 24, 0)
+            drivers = _alive(_parse(before))
+            yield drivers
+            if self._name:
+                drivers[self._name] = self._entry()
+            after = json.dumps(drivers).encode()
+            if after != before:
+                os.pwrite(descriptor, after, 0)
+                os.ftruncate(descriptor, len(after))
+            status = os.fstat(descriptor)
+            self._seen = (status.st_mtime_ns, status.st_size)
+        finally:
+            os.close(descriptor)
+
+    def _entry(self) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "start": self._start,
+            "scope": self._scope,
+            "want_more": self._want_more,
+            "places": [
+                [place.id, place.host, place.need.cpu, place.need.gpu, place.need.memory_bytes, place.devices]
+                for place in self._held.values()
+            ],
+        }
+
+
+def _parse(text: bytes) -> dict[str, dict[str, Any]]:
+    try:
+        drivers = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return drivers if isinstance(drivers, dict) else {}
+
+
+def _alive(drivers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: entry for name, entry in drivers.items() if process_start(entry["pid"]) == entry["start"]}
+
+
+def _places(entry: dict[str, Any]) -> list[Place]:
+    return [
+        Place(number, host, Need(cpu, gpu, memory), tuple(devices))
+        for number, host, cpu, gpu, memory, devices in entry["places"]
+    ]
+
+

@@ -1,0 +1,147 @@
+"""A command as an item: started in a process group of its own, watched, ended with everything it started.
+
+Runs inside a worker. Its output goes to the worker's log; what it reports comes through a file (see `reporting`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from shoal.engine import linux
+from shoal.engine.reporting import REPORT_VARIABLE
+from shoal.engine.runner import Cancelled, Failed, Work
+from shoal.engine.status import describe_status
+
+POLL_S = 0.1
+"""How often the reports of a running command are looked at."""
+TERM_S = 3.0
+"""Between asking a command to end and ending it."""
+TAIL_BYTES = 2000
+
+
+def run_command(arguments: Sequence[str], work: Work) -> None:
+    """Run it to its end. Raises `Failed` when it does not end well, `Cancelled` when it was asked to end."""
+    log_start = os.lseek(work.log_fd, 0, os.SEEK_END)
+    with ReportFile(os.environ[REPORT_VARIABLE], work) as reports, _Bell() as bell:
+        work.on_cancel = bell.ring
+        status = 0 if work.cancelled else _run(arguments, bell, reports, work)
+    if work.cancelled:
+        raise Cancelled
+    if status != 0:
+        raise Failed(_why(status, work.log_fd, log_start))
+
+
+class _Bell:
+    """Wakes the waiting thread from another one; ringing it after it was taken down does nothing."""
+
+    def __enter__(self) -> _Bell:
+        self.descriptor, self._write = os.pipe()
+        self._lock = threading.Lock()
+        self._hangs = True
+        return self
+
+    def ring(self) -> None:
+        with self._lock:
+            if self._hangs:
+                os.write(self._write, b"x")
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._hangs = False
+            os.close(self.descriptor)
+            os.close(self._write)
+
+
+def _run(arguments: Sequence[str], bell: _Bell, reports: ReportFile, work: Work) -> int:
+    child = _start(arguments)
+    try:
+        _wait(child, bell.descriptor, reports, work)
+    finally:
+        linux.kill_group(child.pid, signal.SIGKILL)
+        child.wait()
+        linux.kill_children()
+    reports.read()
+    return child.returncode
+
+
+def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(arguments, process_group=0)
+    except FileNotFoundError:
+        raise Failed(f"command not found: {arguments[0]}") from None
+    except PermissionError:
+        raise Failed(f"not allowed to run {arguments[0]}: is it executable?") from None
+    except (OSError, ValueError) as error:
+        raise Failed(f"cannot run {arguments[0]}: {error}") from None
+
+
+def _wait(child: subprocess.Popen[bytes], wake: int, reports: ReportFile, work: Work) -> None:
+    poll = select.poll()
+    poll.register(wake, select.POLLIN)
+    ended = os.pidfd_open(child.pid) if hasattr(os, "pidfd_open") else None
+    if ended is not None:
+        poll.register(ended, select.POLLIN)
+    kill_at: float | None = None
+    try:
+        while child.poll() is None:
+            poll.poll((POLL_S if ended is not None else 0.01) * 1000)
+            reports.read()
+            if work.cancelled and kill_at is None:
+                poll.unregister(wake)
+                kill_at = time.monotonic() + TERM_S
+                linux.kill_group(child.pid, signal.SIGTERM)
+            if kill_at is not None and time.monotonic() >= kill_at:
+                linux.kill_group(child.pid, signal.SIGKILL)
+    finally:
+        if ended is not None:
+            os.close(ended)
+
+
+def _why(status: int, log_fd: int, log_start: int) -> str:
+    """The exit status in words, and the last line the command wrote, which is where programs say what was wrong."""
+    words = f"exited with status {status}" if status > 0 else describe_status(status).removeprefix("the process ")
+    end = os.lseek(log_fd, 0, os.SEEK_END)
+    start = max(log_start, end - TAIL_BYTES)
+    tail = os.pread(log_fd, end - start, start).decode("utf-8", "replace")
+    lines = [line.strip() for line in tail.splitlines() if line.strip()]
+    return f"{words}: {lines[-1][:500]}" if lines else words
+
+
+class ReportFile:
+    """The file a command appends its reports to: a line each, [attempt, step, metrics]."""
+
+    def __init__(self, path: str, work: Work) -> None:
+        self._work = work
+        self._path = path
+        self._rest = b""
+
+    def __enter__(self) -> ReportFile:
+        self._file = open(self._path, "w+b")  # noqa: SIM115 - closed by __exit__
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def read(self) -> None:
+        data = self._file.read()
+        if not data:
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._pass_on(line)
+
+    def _pass_on(self, line: bytes) -> None:
+        """A line that is not a report of this attempt is ignored: any process may write to the file."""
+        try:
+            attempt, step, metrics = json.loads(line)
+        except ValueError:
+            return
+        if attempt == str(self._work.attempt) and isinstance(metrics, Mapping):
+            self._work.report(metrics, step if isinstance(step, int) else None)

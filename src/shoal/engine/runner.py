@@ -1,0 +1,55 @@
+"""What a worker runs, and what it is given for one item. The same for every engine that runs user code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+
+class Work:
+    """One attempt at one item, as the runner sees it."""
+
+    __slots__ = ("attempt", "cancelled", "folder", "id", "log_fd", "on_cancel", "params", "report", "seq", "texts")
+
+    def __init__(
+        self,
+        seq: int,
+        attempt: int,
+        id: str,
+        params: Mapping[str, Any],
+        texts: Mapping[str, str] | None,
+        *,
+        report: Callable[[Mapping[str, Any], int | None], None],
+        folder: str = "",
+        log_fd: int = 1,
+    ) -> None:
+        self.seq = seq
+        self.attempt = attempt
+        self.id = id
+        self.params = params
+        self.texts = texts
+        self.report = report
+        """Send metrics on their way; raises `Cancelled` when the item was asked to end."""
+        self.folder = folder
+        """The item's own folder (`SHOAL_ITEM_DIR`)."""
+        self.log_fd = log_fd
+        """Where the output of processes started for this item goes."""
+        self.cancelled: tuple[str, str] | None = None
+        """(state, why) once somebody asked for the end."""
+        self.on_cancel: Callable[[], None] | None = None
+        """Called from another thread when that happens; None lets the worker interrupt the main thread."""
+
+
+class Runner(Protocol):
+    """Made once per worker by its factory; holds state such as a loaded model."""
+
+    def run(self, work: Work) -> Mapping[str, Any] | None:
+        """Do one item: its metrics, or None. Raising marks the item failed; `Failed` gives the sentence to record."""
+
+
+class Failed(Exception):  # noqa: N818 - a state, not an error of Shoal
+    """The item failed, and this is the whole sentence to record; no traceback is wanted."""
+
+
+class Cancelled(BaseException):  # noqa: N818 - passes through `except Exception` in user code on purpose
+    """Raised inside user code when its item was asked to end."""

@@ -1,0 +1,107 @@
+"""The public face of the simulation: a world with nodes and faults, to which drivers connect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from random import Random
+
+from shoal.engine.sim.behaviour import Model, StartModel, usual_start
+from shoal.engine.sim.clock import Clock
+from shoal.engine.sim.cluster import Cluster
+from shoal.engine.sim.engine import SimEngine
+from shoal.engine.sim.faults import Fault
+from shoal.engine.sim.injection import inject
+from shoal.engine.sim.network import Network
+from shoal.engine.sim.records import Leftovers, Ran, Trace
+from shoal.errors import EngineError
+from shoal.model import Node
+
+
+class SimWorld:
+    """Nodes, workers and virtual time; they outlive the drivers. The same arguments give the same events.
+
+    `latency_s`, plus up to `jitter_s`, is the time of one message. A node silent for `detect_s` is given up
+    for lost; workers of a dead driver end within `linger_s`. Past `limit_s` virtual seconds `wait` raises, so
+    that a driver without progress is seen. With `record`, `trace` and `history` keep what was heard and ran.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        model: Model,
+        seed: int = 0,
+        faults: Iterable[Fault] = (),
+        *,
+        startup: StartModel = usual_start,
+        latency_s: float = 0.0005,
+        jitter_s: float = 0.0,
+        detect_s: float = 5.0,
+        linger_s: float = 1.0,
+        began: float = 0.0,
+        limit_s: float = inf,
+        record: bool = False,
+    ) -> None:
+        random = Random(seed)
+        clock = Clock(began, limit_s)
+        self._cluster = Cluster(
+            nodes,
+            model,
+            startup,
+            clock=clock,
+            network=Network(clock, random, latency_s, jitter_s),
+            random=random,
+            detect_s=detect_s,
+            linger_s=linger_s,
+            record=record,
+        )
+        inject(self._cluster, faults)
+
+    def connect(
+        self, name: str = "driver", *, inherit: SimEngine | None = None, crash_after_calls: int | None = None
+    ) -> SimEngine:
+        """A driver's engine. With `inherit` it goes on for a crashed one, and hears what still comes for it.
+
+        With `crash_after_calls` it dies in its N+1st call of the engine, whatever the time.
+        """
+        driver = self._cluster.enter(name)
+        if inherit is not None:
+            if not inherit.driver.crashed:
+                raise EngineError(f"Driver {inherit.driver.key} has not crashed: nothing can be inherited.")
+            inherit.driver.heir = driver
+        return SimEngine(self._cluster, driver, crash_after_calls)
+
+    def crash(self, engine: SimEngine) -> None:
+        """That driver dies now, as by `kill -9`; a closed or crashed one stays as it is."""
+        if engine.driver.present:
+            self._cluster.crash(engine.driver)
+
+    def settle(self) -> None:
+        """Let everything happen that is bound to happen: cuts end, messages arrive, orphans notice."""
+        self._cluster.clock.drain()
+
+    def now(self) -> float:
+        return self._cluster.clock.now
+
+    @property
+    def trace(self) -> Trace:
+        """(when, driver, event) for all that arrived anywhere."""
+        if self._cluster.trace is None:
+            raise EngineError("The world keeps no trace.", hint="Make it with record=True.")
+        return self._cluster.trace
+
+    @property
+    def history(self) -> list[Ran]:
+        """Each attempt that really ran, in the order of their ends."""
+        if self._cluster.history is None:
+            raise EngineError("The world keeps no history.", hint="Make it with record=True.")
+        return self._cluster.history
+
+    def leftovers(self) -> Leftovers:
+        leases = self._cluster.arbiter.leases
+        return Leftovers(
+            workers=tuple(worker.id for worker in self._cluster.workers()),
+            places=tuple(key for key, lease in leases.items() if lease.worker is None),
+            leases=tuple(key for key, lease in leases.items() if lease.worker is not None),
+            pending=tuple(self._cluster.arbiter.pending),
+        )

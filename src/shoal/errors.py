@@ -1,0 +1,101 @@
+"""The tree of errors, drawn once. Messages say what was wrong and what was found; hints say what to do next.
+
+ShoalError
+├── SpecError          the request is wrong: nothing was started           exit 2
+│   └── NotFound       a run, item, file or name that does not exist       exit 2
+├── CannotPlace        no node can ever (or in time) hold what is asked    exit 2
+├── RunLocked          another driver has the run                          exit 2
+├── StoreError         the run folder cannot be read or written            exit 1
+├── EngineError        a worker or node could not do what was asked        exit 1
+└── Stopped            the user ended it                                   exit 3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+
+class ShoalError(Exception):
+    """Root of all errors: one message, and the next step for the person who reads it."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str = "", *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Problem(tuple[str, str | None]):
+    """One thing that is wrong in a request: the sentence, and the hint beside it."""
+
+    __slots__ = ()
+
+    def __new__(cls, message: str, hint: str | None = None) -> Problem:
+        return super().__new__(cls, (message, hint))
+
+    @property
+    def message(self) -> str:
+        return self[0]
+
+    @property
+    def hint(self) -> str | None:
+        return self[1]
+
+
+class SpecError(ShoalError):
+    """The request is wrong. Carries every problem that was found, not only the first."""
+
+    exit_code = 2
+
+    def __init__(
+        self, message: str = "", *, hint: str | None = None, problems: Sequence[Problem] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.problems = tuple(problems) or (Problem(message, hint),)
+
+
+class NotFound(SpecError):
+    """Something named does not exist."""
+
+
+class CannotPlace(ShoalError):
+    """What was asked fits on no node, for the reasons given."""
+
+    exit_code = 2
+
+
+class RunLocked(ShoalError):
+    """Another process drives this run."""
+
+    exit_code = 2
+
+
+class StoreError(ShoalError):
+    """The run folder cannot be read or written."""
+
+
+class EngineError(ShoalError):
+    """A worker or a node could not do what was asked."""
+
+
+class Stopped(ShoalError):
+    """The user ended it."""
+
+    exit_code = 3
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> NotFound:
+    """The error for a misspelt name, with the nearest one that exists."""
+    return NotFound(f"Unknown {kind} {name!r}.", hint=nearest(name, known))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The hint for a misspelt name: the closest valid one, or all of them."""
+    from difflib import get_close_matches
+
+    options = sorted(known)
+    close = get_close_matches(name, options, n=1)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    return f"Choose from: {', '.join(options)}." if options else "There are none."

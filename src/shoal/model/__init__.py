@@ -1,0 +1,49 @@
+"""The values that the layers above share. No behaviour beyond reading them, no I/O, no clock."""
+
+from __future__ import annotations
+
+from shoal.model.event import (
+    Event,
+    Granted,
+    ItemEnded,
+    ItemProgressed,
+    ItemsReturned,
+    ItemStarted,
+    LeaseRecalled,
+    NodeJoined,
+    NodeLost,
+    Refused,
+    WorkerLost,
+    WorkerReady,
+)
+from shoal.model.factory import Factory
+from shoal.model.item import Item
+from shoal.model.node import Need, Node, Place
+from shoal.model.outcome import LogSlice, Outcome
+from shoal.model.plan import Decision, ItemPlacement, Plan, Prediction
+
+__all__ = [
+    "Decision",
+    "Event",
+    "Factory",
+    "Granted",
+    "Item",
+    "ItemEnded",
+    "ItemPlacement",
+    "ItemProgressed",
+    "ItemStarted",
+    "ItemsReturned",
+    "LeaseRecalled",
+    "LogSlice",
+    "Need",
+    "Node",
+    "NodeJoined",
+    "NodeLost",
+    "Outcome",
+    "Place",
+    "Plan",
+    "Prediction",
+    "Refused",
+    "WorkerLost",
+    "WorkerReady",
+]

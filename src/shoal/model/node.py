@@ -1,0 +1,53 @@
+"""A machine, what a worker needs of one, and the place it was given. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Node(NamedTuple):
+    """A machine, or a virtual slice of one."""
+
+    host: str
+    cpu: float
+    memory_bytes: int
+    gpu: int = 0
+    labels: Mapping[str, str] = {}
+    speed: float = 1.0
+    """Relative to a reference machine: 2.0 does the same work in half the time."""
+
+
+class Need(NamedTuple):
+    """What one worker asks for."""
+
+    cpu: float = 1.0
+    gpu: int = 0
+    memory_bytes: int = 0
+    labels: Mapping[str, str] = {}
+    node: str | None = None
+
+    def refusal(self, node: Node) -> str | None:
+        """Why this need can never fit on that node, or None when it can."""
+        if self.node is not None and node.host != self.node:
+            return f"{node.host}: is not {self.node}"
+        for key, value in self.labels.items():
+            if node.labels.get(key) != value:
+                return f"{node.host}: label {key} is {node.labels.get(key, 'not set')}, not {value}"
+        if self.cpu > node.cpu:
+            return f"{node.host}: has {node.cpu:g} CPU, needs {self.cpu:g}"
+        if self.gpu > node.gpu:
+            return f"{node.host}: has {node.gpu} GPU, needs {self.gpu}"
+        if self.memory_bytes > node.memory_bytes:
+            return f"{node.host}: has {node.memory_bytes >> 20} MiB memory, needs {self.memory_bytes >> 20}"
+        return None
+
+
+class Place(NamedTuple):
+    """Room for one worker that an engine has set aside. `id` is unique in that engine."""
+
+    id: int
+    host: str
+    need: Need
+    devices: tuple[str, ...] = ()
+    """The GPUs that this worker, and no other, may see."""

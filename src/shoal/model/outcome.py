@@ -1,0 +1,26 @@
+"""How an attempt at an item ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class LogSlice(NamedTuple):
+    """Which part of a worker's log an item wrote. `end` is None while it runs."""
+
+    file: str
+    start: int
+    end: int | None = None
+
+
+class Outcome(NamedTuple):
+    """The end of one attempt. `state` is one of: done, failed, pruned, stopped."""
+
+    state: str
+    metrics: Mapping[str, Any] = {}
+    error: str | None = None
+    seconds: float = 0.0
+    log: LogSlice | None = None
+    kept: bool = False
+    """Whether the item left something in its folder."""

@@ -1,0 +1,1 @@
+"""Decisions, as pure functions: values in, values out. No I/O, no clock, no engine."""

@@ -1,0 +1,129 @@
+"""A search over parameters as an ask-and-tell value: Optuna's samplers and pruners, in memory, behind our words.
+
+Knows nothing of items, engines or files. Many trials may be asked for before the first is told.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import optuna
+
+from shoal.errors import SpecError
+
+
+class Range(NamedTuple):
+    """`kind` is log, int, float or choice."""
+
+    kind: str
+    low: float = 0.0
+    high: float = 0.0
+    choices: Sequence[Any] = ()
+
+
+class Search:
+    """`ask` for trials, `report` their curves, `tell` their ends."""
+
+    def __init__(
+        self,
+        space: Mapping[str, Range],
+        *,
+        goal: str = "max",
+        sampler: str = "tpe",
+        pruner: str = "none",
+        seed: int | None = None,
+    ) -> None:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._space = {name: _distribution(range_) for name, range_ in space.items()}
+        self._trials: dict[int, optuna.Trial] = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Optuna marks what it may still change; our own tests watch it.
+            self._study = optuna.create_study(
+                direction="maximize" if goal == "max" else "minimize",
+                sampler=_sampler(sampler, space, seed),
+                pruner=_pruner(pruner),
+            )
+
+    def ask(self) -> tuple[int, dict[str, Any]]:
+        """The number of a new trial, and its parameters."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trial = self._study.ask(self._space)
+        self._trials[trial.number] = trial
+        return trial.number, {name: trial.params[name] for name in self._space}
+
+    def ask_again(self, params: Mapping[str, Any]) -> int:
+        """A trial of an earlier session that did not end: the same parameters, under a new number."""
+        self._study.enqueue_trial(dict(params))
+        return self.ask()[0]
+
+    def report(self, number: int, step: int, value: float) -> bool:
+        """A point of a trial's curve: whether the trial should be pruned."""
+        trial = self._trials.get(number)
+        if trial is None or not math.isfinite(value):
+            return False
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trial.report(value, step)
+            return bool(trial.should_prune())
+
+    def tell(self, number: int, value: float | None, *, pruned: bool = False) -> None:
+        """A trial's end; None when it has no value to learn from."""
+        trial = self._trials.pop(number, None)
+        if trial is None:
+            return
+        states = optuna.trial.TrialState
+        if pruned:
+            self._study.tell(trial, state=states.PRUNED)
+        elif value is None or not math.isfinite(value):
+            self._study.tell(trial, state=states.FAIL)
+        else:
+            self._study.tell(trial, value)
+
+    def learn(self, params: Mapping[str, Any], value: float | None) -> None:
+        """A trial of an earlier session, with its value."""
+        if value is None or not math.isfinite(value):
+            return
+        known = {name: params[name] for name in self._space if name in params}
+        self._study.add_trial(
+            optuna.trial.create_trial(params=known, distributions=self._space, value=float(value))
+        )
+
+
+def _distribution(range_: Range) -> optuna.distributions.BaseDistribution:
+    if range_.kind == "choice":
+        return optuna.distributions.CategoricalDistribution(list(range_.choices))
+    if range_.kind == "int":
+        return optuna.distributions.IntDistribution(int(range_.low), int(range_.high))
+    return optuna.distributions.FloatDistribution(range_.low, range_.high, log=range_.kind == "log")
+
+
+def _sampler(name: str, space: Mapping[str, Range], seed: int | None) -> optuna.samplers.BaseSampler:
+    if name == "random":
+        return optuna.samplers.RandomSampler(seed=seed)
+    if name == "grid":
+        return optuna.samplers.GridSampler({key: _values(key, range_) for key, range_ in space.items()}, seed=seed)
+    # Trials in flight count as probably bad, so that many workers do not all try the same spot.
+    return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+
+
+def _values(name: str, range_: Range) -> list[Any]:
+    if range_.kind == "choice":
+        return list(range_.choices)
+    if range_.kind == "int":
+        return list(range(int(range_.low), int(range_.high) + 1))
+    raise SpecError(
+        f"trials.search.{name}: sampler grid needs values that can be counted, found a {range_.kind} range.",
+        hint="Use choice: [...] or int: [...], or another sampler.",
+    )
+
+
+def _pruner(name: str) -> optuna.pruners.BasePruner:
+    if name == "asha":
+        return optuna.pruners.SuccessiveHalvingPruner()
+    if name == "median":
+        return optuna.pruners.MedianPruner()
+    return optuna.pruners.NopPruner()

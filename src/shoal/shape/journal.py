@@ -1,0 +1,35 @@
+"""What a shape tells the store as it goes. A protocol: `store` implements it, shapes only call it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from shoal.model import Item, LogSlice, Outcome
+
+
+class Journal(Protocol):
+    """The record of a run's items. Calls are buffered and cheap; nothing is durable until `commit` returns.
+
+    One owner, one thread. What was not committed when the driver dies is lost, and the next driver redoes it.
+    """
+
+    def add(self, items: Sequence[Item]) -> None:
+        """New items, waiting. Recorded before they are handed out."""
+
+    def started(self, seq: int, attempt: int, node: str, at: float, log: LogSlice | None) -> None:
+        """The item runs now."""
+
+    def progressed(
+        self, seq: int, attempt: int, at: float, metrics: Mapping[str, Any], step: int | None
+    ) -> None:
+        """The item reported something."""
+
+    def requeued(self, seq: int, attempt: int, used: int, error: str | None) -> None:
+        """An attempt is over without an end (a crash that is retried, a lost node): the item waits again."""
+
+    def ended(self, seq: int, attempt: int, used: int, node: str, started: float, outcome: Outcome) -> None:
+        """The item has its final state."""
+
+    def commit(self) -> None:
+        """Make everything told so far durable. Raises `StoreError` when it cannot; then it may be called again."""

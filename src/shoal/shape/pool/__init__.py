@@ -1,0 +1,8 @@
+"""The pool: independent items, and long-lived workers that pull chunks of them."""
+
+from __future__ import annotations
+
+from shoal.shape.pool.pool import Pool
+from shoal.shape.pool.values import Ended, Policy, Progress, Running, Source, Watcher, WorkerUse
+
+__all__ = ["Ended", "Policy", "Pool", "Progress", "Running", "Source", "Watcher", "WorkerUse"]

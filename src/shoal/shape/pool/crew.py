@@ -1,0 +1,170 @@
+"""The workers of a pool: how many there should be, getting places for them, letting them go, and where their time went."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from shoal.engine.base import Engine
+from shoal.errors import EngineError
+from shoal.model import Factory, Granted, Item, LogSlice, Need, Place, Refused, WorkerLost, WorkerReady
+from shoal.shape.pool.values import WorkerUse
+
+START_FAILURES = 3
+"""Workers in a row that fail to start before the run gives up."""
+
+
+class Flight:
+    """An item that was handed to a worker and has not ended."""
+
+    __slots__ = ("attempt", "cancelled", "item", "kill_at", "log", "started", "worker")
+
+    def __init__(self, item: Item, worker: Member) -> None:
+        self.item = item
+        self.attempt = item.attempt
+        self.worker = worker
+        self.started: float | None = None
+        self.log: LogSlice | None = None
+        self.cancelled: tuple[str, str] | None = None
+        self.kill_at: float | None = None
+
+
+class Member:
+    """One worker."""
+
+    __slots__ = (
+        "current",
+        "flights",
+        "idle_since",
+        "items",
+        "leaving",
+        "node",
+        "number",
+        "place",
+        "ready_at",
+        "recalled",
+        "spawned_at",
+        "work_s",
+    )
+
+    def __init__(self, number: int, place: Place, now: float) -> None:
+        self.number = number
+        self.place = place
+        self.node = place.host
+        self.spawned_at = now
+        self.ready_at: float | None = None
+        self.flights: dict[int, Flight] = {}
+        self.current: Flight | None = None
+        self.leaving = False
+        self.recalled = False
+        self.idle_since = now
+        self.work_s = 0.0
+        self.items = 0
+
+    def use(self, now: float) -> WorkerUse:
+        ready = self.ready_at if self.ready_at is not None else now
+        startup = ready - self.spawned_at
+        return WorkerUse(
+            self.number, self.node, startup, self.work_s, max(0.0, now - ready - self.work_s), self.items
+        )
+
+
+class Crew:
+    """Keeps as many workers as there is use and room for."""
+
+    def __init__(self, engine: Engine, factory: Factory, need: Need, concurrent: int | None) -> None:
+        self._engine = engine
+        self._factory = factory
+        self._need = need
+        self._concurrent = concurrent
+        self._pending: deque[int] = deque()
+        self._start_failures = 0
+        self.members: dict[int, Member] = {}
+        self.past: list[WorkerUse] = []
+
+    def limit(self) -> int:
+        """Most workers there may be."""
+        most = self._engine.capacity(self._need)
+        return most if self._concurrent is None else min(most, self._concurrent)
+
+    def grow(self, useful: int) -> None:
+        """Ask for workers up to `useful`, within the limit; give up what is asked for in excess."""
+        staying = sum(not member.leaving for member in self.members.values())
+        wanted = max(0, min(useful, self.limit()) - staying)
+        if self._concurrent is not None:
+            # One that leaves still runs its item, and counts against the limit.
+            wanted = min(wanted, self._concurrent - len(self.members))
+        if wanted == 0 and not self.members and useful > 0 and not self._pending:
+            self._engine.reserve([self._need], None)  # Raises with the reason why nothing can ever be placed.
+        while len(self._pending) > max(0, wanted):
+            self._engine.cancel_reservation(self._pending.pop())
+        while len(self._pending) < wanted:
+            reservation = self._engine.reserve([self._need], None)
+            if not reservation.places:
+                self._pending.append(reservation.id)
+                continue
+            wanted -= 1
+            for place in reservation.places:
+                self._spawn(place)
+
+    def granted(self, event: Granted) -> None:
+        if event.reservation not in self._pending:
+            for place in event.places:
+                self._engine.release(place)
+            return
+        self._pending.remove(event.reservation)
+        for place in event.places:
+            self._spawn(place)
+
+    def refused(self, event: Refused) -> None:
+        if event.reservation in self._pending:
+            self._pending.remove(event.reservation)
+
+    def _spawn(self, place: Place) -> None:
+        number = self._engine.spawn(self._factory, place)
+        self.members[number] = Member(number, place, self._engine.now())
+
+    def ready(self, event: WorkerReady) -> None:
+        self._start_failures = 0
+        member = self.members.get(event.worker)
+        if member is not None and member.ready_at is None:
+            member.ready_at = member.idle_since = event.at
+
+    def lost(self, event: WorkerLost) -> Member | None:
+        """Strike it off; raises when workers fail to start again and again."""
+        member = self.members.pop(event.worker, None)
+        if member is None:
+            return None
+        self.past.append(member.use(event.at))
+        if event.cause == "start":
+            self._start_failures += 1
+            if self._start_failures >= START_FAILURES:
+                raise EngineError(f"No worker could start: {event.why}", hint="See `shoal logs` for the whole story.")
+        return member
+
+    def dismiss(self, member: Member) -> None:
+        """Let a worker go when it has finished what it holds."""
+        if not member.leaving:
+            member.leaving = True
+            self._recall(member)
+            if not member.flights:
+                self._engine.end(member.number)
+
+    def finished_chunk(self, member: Member) -> None:
+        if member.leaving and not member.flights:
+            self._engine.end(member.number)
+
+    def _recall(self, member: Member) -> None:
+        if member.flights and not member.recalled:
+            member.recalled = True
+            self._engine.recall(member.number)
+
+    def recall(self, member: Member) -> None:
+        """Take back what it has not started."""
+        self._recall(member)
+
+    def abandon_reservations(self) -> None:
+        while self._pending:
+            self._engine.cancel_reservation(self._pending.pop())
+
+    def uses(self, now: float) -> list[WorkerUse]:
+        return sorted([*self.past, *(member.use(now) for member in self.members.values())])

@@ -1,0 +1,441 @@
+"""The loop that gets items done: hands out, hears, retries, times out, records. Kinds of work only give it items.
+
+It owns its engine and its journal; everything it decides, it decides on the engine's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shoal.engine.base import Engine
+from shoal.errors import StoreError
+from shoal.model import (
+    Event,
+    Factory,
+    Granted,
+    Item,
+    ItemEnded,
+    ItemProgressed,
+    ItemsReturned,
+    ItemStarted,
+    LeaseRecalled,
+    Need,
+    Outcome,
+    Refused,
+    WorkerLost,
+    WorkerReady,
+)
+from shoal.plan import chunking
+from shoal.plan.durations import Durations
+from shoal.shape.journal import Journal
+from shoal.shape.pool.crew import Crew, Flight, Member
+from shoal.shape.pool.progress import Meter, look
+from shoal.shape.pool.ready import ReadyQueue
+from shoal.shape.pool.values import Ended, Policy, Progress, Source, Watcher, WorkerUse
+from shoal.units import format_seconds
+
+LOOK_S = 0.05
+"""How often running items are looked at for timeouts, and watchers are told."""
+STUCK_S = 0.2
+"""An item that runs longer than this gives up the chunk-mates that wait behind it."""
+IDLE_S = 1.0
+"""A worker with nothing to do this long is let go."""
+PLENTY = 10_000
+"""So many waiting items are enough to choose the longest from."""
+STORE_PATIENCE_S = 20.0
+"""How long a store that cannot record (a full disk) is tried again before the run ends."""
+
+
+class Pool:
+    """One run of independent items.
+
+    `resumed` are items that the journal has already; `source` gives new ones. `run` blocks until everything has
+    ended or `stop` was called; `stop` may be called from a watcher, a signal handler or another thread.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        journal: Journal,
+        factory: Factory,
+        need: Need,
+        source: Source,
+        policy: Policy,
+        *,
+        resumed: Iterator[Item] = iter(()),
+        durations: Durations | None = None,
+        watcher: Watcher | None = None,
+    ) -> None:
+        self._engine = engine
+        self._journal = journal
+        self._source = source
+        self._policy = policy
+        self._resumed: Iterator[Item] | None = resumed
+        self._durations = durations if durations is not None else Durations()
+        self._watcher = watcher
+        self._crew = Crew(engine, factory, need, policy.concurrent)
+        self._ready = ReadyQueue(self._durations.expect)
+        self._flights: dict[int, Flight] = {}
+        now = engine.now()
+        self._meter = Meter(now)
+        self._undurable: list[Ended] = []
+        self._dirty = False
+        self._next_commit = now
+        self._next_look = now
+        self._next_order = 1
+        self._commit_failing_since: float | None = None
+        self._stopping = False
+        self._winding_up = False
+        self.fenced = 0
+        """Answers that came too late, and were dropped."""
+        self.stopped_by_failures = False
+        self._handlers = {
+            ItemEnded: self._on_ended,
+            ItemStarted: self._on_started,
+            ItemProgressed: self._on_progressed,
+            ItemsReturned: self._on_returned,
+            WorkerLost: self._on_worker_lost,
+            WorkerReady: self._crew.ready,
+            Granted: self._crew.granted,
+            Refused: self._crew.refused,
+            LeaseRecalled: self._on_recalled,
+        }
+
+    # What its owner may ask.
+
+    def run(self) -> None:
+        """Until every item has its final state, or until stopped; then all workers are gone and all is durable."""
+        while not self._over():
+            self._refill()
+            self._feed_all()
+            self._hear(self._engine.wait(self._patience()))
+            self._look()
+        self._wind_up()
+
+    def stop(self) -> None:
+        """Hand out nothing more, ask what runs to end, keep the rest for a resume."""
+        self._stopping = True
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def progress(self) -> Progress:
+        left = getattr(self._source, "left", None)
+        return look(
+            self._engine.now(), self._meter, self._ready, self._crew, self._durations, left() if left else None
+        )
+
+    def worker_uses(self) -> list[WorkerUse]:
+        return self._crew.uses(self._engine.now())
+
+    # Handing out.
+
+    def _over(self) -> bool:
+        if self._flights:
+            return False
+        if self._stopping:
+            return True
+        return self._exhausted() and not self._ready and not self._ready.delayed
+
+    def _exhausted(self) -> bool:
+        return self._resumed is None and self._source.finished()
+
+    def _refill(self) -> None:
+        """Have enough waiting items to choose from; what is new is recorded before it can be handed out."""
+        if self._stopping or len(self._ready) >= PLENTY:
+            return
+        if self._resumed is not None:
+            self._refill_resumed()
+            return
+        hungry = self._hungry()
+        if hungry > 0 and not self._source.finished():
+            items = self._source.take(hungry)
+            if items:
+                self._journal.add(items)
+                self._dirty = True
+                for item in items:
+                    self._ready.push(item)
+
+    def _refill_resumed(self) -> None:
+        assert self._resumed is not None
+        for item in self._resumed:
+            self._ready.push(item)
+            if len(self._ready) >= PLENTY:
+                return
+        self._resumed = None
+
+    def _hungry(self) -> int:
+        """How many more items the workers could be given now, counting those that do not exist yet."""
+        mean = self._durations.mean_s
+        workers = max(1, min(self._crew.limit(), 10_000))
+        each = chunking.ahead(mean, PLENTY, workers)
+        return workers * each - len(self._ready) - len(self._flights) - self._ready.delayed
+
+    def _feed_all(self) -> None:
+        if self._stopping or self._commit_failing_since is not None:
+            return
+        now = self._engine.now()
+        self._ready.wake(now)
+        self._reorder()
+        self._crew.grow(len(self._ready) + len(self._flights))
+        members = [member for member in self._crew.members.values() if not member.leaving and not member.recalled]
+        for member in sorted(members, key=lambda member: len(member.flights)):
+            if not self._ready:
+                break
+            self._feed(member, len(members))
+        if not self._ready and self._exhausted():
+            self._let_idle_go(members, now)
+
+    def _reorder(self) -> None:
+        """Order what waits again when enough was learned since, in proportion to what it costs."""
+        if self._durations.version >= self._next_order:
+            self._ready.reorder()
+            self._next_order = self._durations.version + max(1, len(self._ready) // 10)
+
+    def _feed(self, member: Member, members: int) -> None:
+        want = chunking.ahead(self._durations.mean_s, len(self._ready), members)
+        have = len(member.flights)
+        if have > want // 2:
+            return
+        chunk: list[Item] = []
+        budget = chunking.HORIZON_S
+        while len(chunk) + have < want:
+            item = self._ready.pop(member.number, alone=members == 1)
+            if item is None:
+                break
+            expected = self._durations.expect(item) or 0.0
+            if (chunk or have) and expected > budget:
+                self._ready.push(item)
+                break
+            budget -= expected
+            chunk.append(self._launch(item, member))
+        if chunk:
+            self._engine.submit(member.number, chunk)
+
+    def _launch(self, item: Item, member: Member) -> Item:
+        sent = item._replace(attempt=item.attempt + 1)
+        flight = Flight(sent, member)
+        self._flights[item.seq] = flight
+        member.flights[item.seq] = flight
+        return sent
+
+    def _let_idle_go(self, members: list[Member], now: float) -> None:
+        for member in members:
+            if not member.flights and member.ready_at is not None and now - member.idle_since > IDLE_S:
+                self._crew.dismiss(member)
+
+    # Hearing.
+
+    def _patience(self) -> float:
+        until = self._next_look
+        if self._dirty:
+            until = min(until, self._next_commit)
+        wake = self._ready.next_wake()
+        if wake is not None:
+            until = min(until, wake)
+        return max(0.0, until - self._engine.now())
+
+    def _hear(self, events: object) -> None:
+        for event in events:  # type: ignore[attr-defined]
+            handler = self._handlers.get(type(event))
+            if handler is not None:
+                handler(event)
+
+    def _flight(self, event: ItemStarted | ItemProgressed | ItemEnded) -> Flight | None:
+        """The flight an event speaks of; None, and counted, when it is stale."""
+        flight = self._flights.get(event.seq)
+        if flight is None or flight.attempt != event.attempt or flight.worker.number != event.worker:
+            self.fenced += 1
+            return None
+        return flight
+
+    def _on_started(self, event: ItemStarted) -> None:
+        flight = self._flight(event)
+        if flight is None or flight.started is not None:
+            return
+        member = flight.worker
+        flight.started = event.at
+        flight.log = event.log
+        member.current = flight
+        self._journal.started(event.seq, event.attempt, member.node, event.at, event.log)
+        self._dirty = True
+        if self._stopping:
+            self._cancel(flight, "stopped", "the run was stopped")
+
+    def _on_progressed(self, event: ItemProgressed) -> None:
+        flight = self._flight(event)
+        if flight is None:
+            return
+        self._journal.progressed(event.seq, event.attempt, event.at, event.metrics, event.step)
+        self._dirty = True
+        why = self._source.progressed(flight.item, event.metrics, event.step)
+        if why is not None and flight.cancelled is None:
+            self._cancel(flight, "pruned", why)
+
+    def _on_ended(self, event: ItemEnded) -> None:
+        flight = self._flight(event)
+        if flight is None:
+            return
+        member = flight.worker
+        self._land(flight)
+        member.idle_since = event.at
+        member.work_s += event.outcome.seconds
+        member.items += 1
+        self._conclude(flight, event.outcome)
+        self._crew.finished_chunk(member)
+
+    def _land(self, flight: Flight) -> None:
+        del self._flights[flight.item.seq]
+        del flight.worker.flights[flight.item.seq]
+        if flight.worker.current is flight:
+            flight.worker.current = None
+
+    def _on_returned(self, event: ItemsReturned) -> None:
+        member = self._crew.members.get(event.worker)
+        if member is None:
+            self.fenced += 1
+            return
+        member.recalled = False
+        for seq, attempt in event.items:
+            flight = member.flights.get(seq)
+            if flight is None or flight.attempt != attempt or flight.started is not None:
+                self.fenced += 1
+                continue
+            self._land(flight)
+            self._wait_again(flight)
+        self._crew.finished_chunk(member)
+
+    def _wait_again(self, flight: Flight) -> None:
+        """Back among the waiting, as if it had not been handed out; its next attempt is a new one all the same."""
+        if not self._stopping:
+            self._ready.push(flight.item)
+
+    def _on_recalled(self, event: LeaseRecalled) -> None:
+        member = self._crew.members.get(event.worker)
+        if member is not None:
+            self._crew.dismiss(member)
+
+    def _on_worker_lost(self, event: WorkerLost) -> None:
+        member = self._crew.lost(event)
+        if member is None:
+            return
+        for flight in list(member.flights.values()):
+            self._land(flight)
+            ran = flight.started is not None or event.running == (flight.item.seq, flight.attempt)
+            if not ran:
+                self._wait_again(flight)
+            elif event.cause == "node":
+                self._journal.requeued(flight.item.seq, flight.attempt, flight.item.used, event.why)
+                self._dirty = True
+                self._wait_again(flight)
+            else:
+                self._conclude(flight, self._crash(flight, event))
+
+    def _crash(self, flight: Flight, event: WorkerLost) -> Outcome:
+        """What became of the item that ran when its worker died."""
+        started = flight.started if flight.started is not None else event.at
+        state, error = flight.cancelled or ("failed", f"crashed: {event.why}")
+        return Outcome(state, {}, error, max(0.0, event.at - started), flight.log)
+
+    # Ends.
+
+    def _conclude(self, flight: Flight, outcome: Outcome) -> None:
+        item = flight.item
+        used = item.used if outcome.state == "stopped" else item.used + 1
+        self._dirty = True
+        if outcome.state == "failed" and used <= self._policy.retries:
+            self._retry(flight, used, outcome.error)
+            return
+        started = flight.started if flight.started is not None else self._engine.now()
+        self._journal.ended(item.seq, flight.attempt, used, flight.worker.node, started, outcome)
+        self._meter.ended(outcome.state)
+        if outcome.state == "done":
+            self._durations.tell(item.content, item.params, outcome.seconds)
+        self._source.ended(item, outcome)
+        self._undurable.append(Ended(item, flight.worker.node, started, outcome))
+        failures = self._policy.stop_after
+        if failures is not None and self._meter.counts["failed"] >= failures and not self._stopping:
+            self.stopped_by_failures = True
+            self.stop()
+
+    def _retry(self, flight: Flight, used: int, error: str | None) -> None:
+        item = flight.item._replace(used=used)
+        self._journal.requeued(item.seq, flight.attempt, used, error)
+        if not self._stopping:
+            delay = min(30.0, self._policy.backoff_s * 2 ** (used - 1))
+            self._ready.push_later(item, self._engine.now() + delay, avoid=flight.worker.number)
+
+    def _cancel(self, flight: Flight, state: str, why: str) -> None:
+        flight.cancelled = (state, why)
+        flight.kill_at = self._engine.now() + self._policy.grace_s
+        self._engine.cancel(flight.worker.number, flight.item.seq, flight.attempt, state, why)
+
+    # Looking after.
+
+    def _look(self) -> None:
+        now = self._engine.now()
+        if self._dirty and now >= self._next_commit:
+            self._commit(now)
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_S
+        for member in list(self._crew.members.values()):
+            self._look_at(member, now)
+        if self._watcher is not None:
+            self._watcher.moment(self.progress())
+
+    def _look_at(self, member: Member, now: float) -> None:
+        if self._stopping:
+            self._crew.recall(member)
+        flight = member.current
+        if flight is None or flight.started is None:
+            return
+        ran = now - flight.started
+        timeout = self._policy.timeout_s
+        if flight.kill_at is not None and now >= flight.kill_at:
+            flight.kill_at = now + self._policy.grace_s
+            self._engine.kill(member.number)
+        elif flight.cancelled is None and timeout is not None and ran >= timeout:
+            self._cancel(flight, "failed", f"timed out after {format_seconds(timeout)}")
+        elif flight.cancelled is None and self._stopping:
+            self._cancel(flight, "stopped", "the run was stopped")
+        if ran > STUCK_S and len(member.flights) > 1:
+            self._crew.recall(member)
+
+    def _commit(self, now: float) -> None:
+        self._next_commit = now + self._policy.commit_s
+        try:
+            self._journal.commit()
+        except StoreError:
+            if self._commit_failing_since is None:
+                self._commit_failing_since = now
+            elif now - self._commit_failing_since > STORE_PATIENCE_S:
+                raise
+            return
+        self._commit_failing_since = None
+        self._dirty = False
+        if self._undurable:
+            durable, self._undurable = self._undurable, []
+            if self._watcher is not None:
+                self._watcher.durable(durable)
+
+    def _wind_up(self) -> None:
+        """Everything has ended: make it durable, let the workers go."""
+        self._crew.abandon_reservations()
+        while self._dirty:
+            self._commit(self._engine.now())
+            if self._dirty:
+                self._hear(self._engine.wait(self._policy.commit_s))
+        for member in self._crew.members.values():
+            member.leaving = True
+            self._engine.end(member.number)
+        deadline = self._engine.now() + self._policy.grace_s
+        while self._crew.members:
+            if self._engine.now() >= deadline:
+                deadline += self._policy.grace_s
+                for number in list(self._crew.members):
+                    self._engine.kill(number)
+            self._hear(self._engine.wait(0.1))
+        if self._watcher is not None:
+            self._watcher.moment(self.progress())

@@ -1,0 +1,94 @@
+"""What a pool is given and what it tells: policies, sources of items, watchers, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from shoal.model import Item, Outcome
+
+
+class Policy(NamedTuple):
+    """The rules of one run."""
+
+    retries: int = 0
+    timeout_s: float | None = None
+    concurrent: int | None = None
+    """Most items that run at the same time."""
+    stop_after: int | None = None
+    """Stop the run when this many items have failed."""
+    grace_s: float = 5.0
+    """How long an item that was asked to end may take before its worker is killed."""
+    commit_s: float = 0.2
+    """How long a finished item may wait until it is durable, together with others."""
+    backoff_s: float = 0.2
+    """Before the first retry; doubles with each further one."""
+
+
+class Source(Protocol):
+    """Where new items come from: a table, a grid, a search that learns from the results."""
+
+    def take(self, most: int) -> Sequence[Item]:
+        """New items, numbered onwards. Fewer than `most`, or more, as suits the source; none when none can be had now."""
+
+    def finished(self) -> bool:
+        """Whether `take` will never give anything again."""
+
+    def progressed(self, item: Item, metrics: Mapping[str, Any], step: int | None) -> str | None:
+        """The item reported. Returns why it should be pruned, or None."""
+
+    def ended(self, item: Item, outcome: Outcome) -> None:
+        """The item has its final state."""
+
+
+class Ended(NamedTuple):
+    """An item whose final state is durable."""
+
+    item: Item
+    node: str
+    started: float
+    outcome: Outcome
+
+
+class Running(NamedTuple):
+    item: Item
+    node: str
+    since: float
+
+
+class Progress(NamedTuple):
+    """A moment of a run."""
+
+    now: float
+    counts: Mapping[str, int]
+    """Items of this session by state: done, failed, pruned, stopped."""
+    waiting: int
+    """Known items that wait; a source may hold more."""
+    running: Sequence[Running]
+    workers: int
+    rate: float
+    """Items that ended per second, lately."""
+    remaining_s: float | None
+    """Seconds until what is known is done; None while nothing has been learned."""
+    mean_s: float | None
+
+
+class WorkerUse(NamedTuple):
+    """Where one worker's time went."""
+
+    worker: int
+    node: str
+    startup_s: float
+    work_s: float
+    idle_s: float
+    items: int
+
+
+class Watcher(Protocol):
+    """Somebody who wants to see. Called from the pool's loop: quick, and never raising."""
+
+    def durable(self, ended: Sequence[Ended]) -> None:
+        """These have their final state, and it is recorded."""
+
+    def moment(self, progress: Progress) -> None:
+        """Now and then, several times a second."""

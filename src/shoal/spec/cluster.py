@@ -1,0 +1,135 @@
+"""What a cluster file may say: which nodes there are, where they stand and how they are reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from .nodes import Node
+from .problems import Problems
+from .readers import DURATION, LATENCY, SIZE, Choice, Flag, ListOf, MapOf, Number, Text, Whole
+from .reading import INVALID, Reader, join
+from .records import Record
+from .sections import Found, Section, key, section
+from .workload import LABELS, Spec
+
+_HOST = Text("the name or address of a host", r"[^\s-]\S*")
+_PROBE = Text("what to measure the round trip to, such as gateway.home:22", r"[^\s-]\S*")
+
+
+@section
+class ClusterNode(Section):
+    """One machine. What is not given is measured."""
+
+    host: str = key(_HOST, "How the node is reached, and what it is called.")
+    head: bool = key(Flag(), "Whether this is the head; without one it is the first.", default=False)
+    cpu: float | None = key(Number(above=0), "Processor cores to use.", default=None)
+    gpu: float | None = key(Number(least=0), "GPUs to use.", default=None)
+    memory_bytes: int | None = key(SIZE, "Memory to use, such as 16GiB.", name="memory", default=None)
+    labels: Mapping[str, str] = key(LABELS, "Labels such as tier and location.", factory=dict)
+
+
+@section
+class Location(Section):
+    """A place to be close to: what to measure the round trip to, or round trips that are known."""
+
+    probe: str | None = None
+    known_s: Mapping[str, float] = field(default_factory=dict)
+
+
+class LocationReader(Reader):
+    """`{probe: "gateway.home:22"}`, or a table of other locations and their round trips."""
+
+    expected = 'a mapping such as {probe: "gateway.home:22"} or {other-location: 20ms}'
+
+    def read(self, node: Node, path: str, problems: Problems) -> Any:
+        if not isinstance(node.value, dict) or not node.value:
+            return self.wrong(node, path, problems)
+        values = {}
+        for name, each in node.value.items():
+            reader: Reader = _PROBE if name == "probe" else LATENCY
+            values[name] = reader.read(each, join(path, name), problems)
+        if any(value is INVALID for value in values.values()):
+            return INVALID
+        return Location(probe=values.pop("probe", None), known_s=values)
+
+    def schema(self) -> dict[str, Any]:
+        probe = _PROBE.schema() | {"description": "What to measure the round trip to."}
+        known = LATENCY.schema() | {"description": "The known round trip to another location."}
+        return {
+            "type": "object",
+            "properties": {"probe": probe},
+            "additionalProperties": known,
+            "minProperties": 1,
+        }
+
+
+@section
+class Scale(Section):
+    """How many nodes there may be."""
+
+    min: int = key(Whole(0), "The fewest nodes to keep.", default=0)
+    max: int = key(Whole(1), "The most nodes to have.")
+    idle_s: float = key(DURATION, "How long a node may stand idle, such as 60s.", name="idle", default=60.0)
+
+    @classmethod
+    def check(cls, found: Found) -> None:
+        low, high = found.values.get("min", 0), found.values.get("max")
+        if high is not None and low > high:
+            found.problem(f"min <= max must hold, found min {low} and max {high}")
+
+
+@section
+class Cluster(Spec):
+    """Machines to run on."""
+
+    kind: str = key(Choice("cluster"), "What this file describes.", default="cluster")
+    provider: str = key(
+        Choice("local", "ssh", "ray", "kubernetes", "swarm"), "How nodes are started and reached."
+    )
+    nodes: tuple[ClusterNode, ...] = key(
+        ListOf(Record(ClusterNode), "a list of nodes such as [{host: node0}]"), "The machines.", default=()
+    )
+    locations: Mapping[str, Location] = key(
+        MapOf(LocationReader(), "a mapping of locations"), "Places to be close to.", factory=dict
+    )
+    storage: str | None = key(
+        Text("a shared path, or s3:// or hdfs://"), "Where what all nodes need is kept.", default=None
+    )
+    scale: Scale | None = key(Record(Scale), "How many nodes there may be.", default=None)
+    address: str | None = key(
+        Text("the address of a Ray cluster"),
+        "The Ray cluster to connect to, such as auto or ray://head:10001.",
+        default=None,
+    )
+
+    @property
+    def head(self) -> ClusterNode | None:
+        """The node that leads: the one marked, else the first."""
+        return next((node for node in self.nodes if node.head), self.nodes[0] if self.nodes else None)
+
+    @classmethod
+    def check(cls, found: Found) -> None:
+        provider, nodes = found.values.get("provider"), found.values.get("nodes", ())
+        if provider == "ssh" and not nodes and "nodes" not in found.nodes:
+            found.problem("missing, provider ssh needs at least one node", "nodes")
+        if provider not in (None, "ray") and found.has("address"):
+            found.problem(f"only goes with provider ray, found provider {provider}", "address")
+        _check_nodes(found, nodes)
+
+
+def _check_nodes(found: Found, nodes: tuple[ClusterNode, ...]) -> None:
+    given = found.nodes["nodes"].value if nodes else []
+    hosts: set[str] = set()
+    heads: list[str] = []
+    for i, node in enumerate(nodes):
+        place = given[i] if isinstance(given, list) else None
+        if node.host in hosts:
+            found.problems.add(f"the host {node.host!r} is given twice", node=place, path=f"nodes.{i}.host")
+        hosts.add(node.host)
+        heads += [node.host] if node.head else []
+        if node.head and len(heads) > 1:
+            found.problems.add(
+                f"expected one head, found {heads[0]!r} too", node=place, path=f"nodes.{i}.head"
+            )

@@ -1,0 +1,165 @@
+"""What a sweep file may ask for: trials from a table, a grid or a search, and what each of them runs."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from .cell import RESERVED, Cell
+from .command import template
+from .nodes import Node
+from .problems import Problems
+from .readers import CellReader, Choice, ListOf, MapOf, Text, Whole
+from .reading import INVALID
+from .records import Record
+from .search import RangeReader, SearchRange
+from .sections import Found, Section, key, section
+from .workload import Workload
+
+
+class Command(Text):
+    """A command line: split like a shell does, with `{column}` where a value goes."""
+
+    def read(self, node: Node, path: str, problems: Problems) -> Any:
+        value = super().read(node, path, problems)
+        if value is not INVALID:
+            try:
+                template(value)
+            except ValueError as error:
+                problems.add(str(error), node=node, path=path)
+                return INVALID
+        return value
+
+
+class Pattern(Text):
+    """A regular expression."""
+
+    def read(self, node: Node, path: str, problems: Problems) -> Any:
+        value = super().read(node, path, problems)
+        if value is not INVALID:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    re.compile(value)
+            except (re.error, OverflowError, RecursionError) as error:
+                problems.add(f"not a regular expression: {error}", node=node, path=path)
+                return INVALID
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        return super().schema() | {"format": "regex"}
+
+
+_GRID = MapOf(
+    ListOf(CellReader(), "a list of values such as [0.1, 0.01]", least=1),
+    "a mapping of parameters to lists such as {lr: [0.1, 0.01]}",
+    reserved=RESERVED,
+    least=1,
+)
+_SEARCH = MapOf(
+    RangeReader(),
+    "a mapping of parameters to ranges such as {lr: {log: [1e-5, 0.1]}}",
+    reserved=RESERVED,
+    least=1,
+)
+
+
+@section
+class Trials(Section):
+    """Which trials there are. Exactly one of `table`, `grid` and `search` is set, `sampler` with the last."""
+
+    table: str | None = key(
+        Text("the path of a table"),
+        "A .xlsx, .csv, .tsv, .jsonl or .parquet file: a row is a trial.",
+        default=None,
+    )
+    grid: Mapping[str, tuple[Cell, ...]] | None = key(
+        _GRID, "Parameters and their values: every combination is a trial.", default=None
+    )
+    search: Mapping[str, SearchRange] | None = key(
+        _SEARCH, "Parameters and the ranges to draw them from.", default=None
+    )
+    count: int | None = key(Whole(1), "How many trials a search makes.", default=None)
+    sampler: str | None = key(
+        Choice("tpe", "random", "grid"),
+        "How a search chooses; without it, tpe when there is an objective, else random.",
+        default=None,
+    )
+    pruner: str = key(
+        Choice("asha", "median", "none"), "How trials that do badly are ended early.", default="none"
+    )
+    repeat: int = key(Whole(1), "How often each trial is run.", default=1)
+    seed: int | None = key(
+        Whole(0, 2**32 - 1), "Makes a search draw the same values each time.", default=None
+    )
+
+    exactly_one: ClassVar = ("table", "grid", "search")
+    only_with: ClassVar = {"count": "search", "sampler": "search", "pruner": "search"}
+    needs: ClassVar = {"search": "count"}
+
+
+@section
+class Run(Section):
+    """What each trial runs. Exactly one is set."""
+
+    command: str | None = key(
+        Command("a command"),
+        "A command line, split like a shell does; then {column} is filled in.",
+        default=None,
+    )
+    function: str | None = key(
+        Text(
+            "a function such as train:main",
+            r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*",
+        ),
+        "A function as module:name, called with the row as keyword arguments.",
+        default=None,
+    )
+    workload: str | None = key(
+        Text("the path of a workload file"), "Another workload; columns set its values.", default=None
+    )
+
+    exactly_one: ClassVar = ("command", "function", "workload")
+
+
+@section
+class Objective(Section):
+    """What a good trial is."""
+
+    metric: str = key(Text("the name of a metric"), "The metric that counts.")
+    goal: str = key(Choice("max", "min"), "Whether more or less of it is better.")
+
+
+@section
+class Sweep(Workload):
+    """Many trials of one program, each with parameters of its own."""
+
+    kind: str = key(Choice("sweep"), "What this file describes.", default="sweep")
+    trials: Trials = key(Record(Trials), "Which trials there are.")
+    run: Run = key(Record(Run), "What each trial runs.")
+    metrics: Mapping[str, str] = key(
+        MapOf(Pattern("a regular expression"), "a mapping of metrics to regular expressions"),
+        "Metrics to find in the output: the first group (or all) of the last match counts.",
+        factory=dict,
+    )
+    objective: Objective | None = key(Record(Objective), "What a good trial is.", default=None)
+
+    @classmethod
+    def check(cls, found: Found) -> None:
+        trials = found.values.get("trials")
+        if trials is None or trials.search is None:
+            return
+        for name, default in (("sampler", "random"), ("pruner", "none")):
+            chosen = getattr(trials, name)
+            if chosen in ("tpe", "asha", "median") and not found.has("objective"):
+                hint = "Add objective: {metric: NAME, goal: max}" + f", or choose {name}: {default}."
+                inner = found.nodes["trials"].value
+                node = inner.get(name) if isinstance(inner, dict) else None
+                message = f"{chosen} needs an objective"
+                found.problems.add(message, node=node, path=f"trials.{name}", hint=hint)
+        if trials.sampler is None:
+            sampler = "tpe" if found.has("objective") else "random"
+            found.values["trials"] = replace(trials, sampler=sampler)

@@ -1,0 +1,34 @@
+"""The record of runs: folders, locks, items, results. The only place that knows SQL and the run folder."""
+
+from __future__ import annotations
+
+from shoal.store.home import find_home, make_home, resolve_run, run_folder, run_ids
+from shoal.store.index import list_runs, remove
+from shoal.store.journal import SqliteJournal
+from shoal.store.lock import RunLock, is_locked
+from shoal.store.memory import MemoryJournal
+from shoal.store.records import ItemRecord, Report
+from shoal.store.rows import Columns, result_row
+from shoal.store.run import RunInfo, RunStore
+from shoal.store.summary import RunSummary
+
+__all__ = [
+    "Columns",
+    "ItemRecord",
+    "MemoryJournal",
+    "Report",
+    "RunInfo",
+    "RunLock",
+    "RunStore",
+    "RunSummary",
+    "SqliteJournal",
+    "find_home",
+    "is_locked",
+    "list_runs",
+    "make_home",
+    "remove",
+    "resolve_run",
+    "result_row",
+    "run_folder",
+    "run_ids",
+]

@@ -1,0 +1,102 @@
+"""Where runs are kept: the `.shoal` folder, and the runs in it by id, prefix or name. Creates no run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+
+from shoal.errors import NotFound, SpecError, nearest
+
+FOLDER = ".shoal"
+_HINT = "Set SHOAL_HOME to a folder that can be written."
+
+
+def find_home(cwd: str, environ: Mapping[str, str]) -> str:
+    """`SHOAL_HOME`, else the nearest `.shoal` in `cwd` and its parents, else the one to be made in `cwd`."""
+    given = environ.get("SHOAL_HOME")
+    if given:
+        return os.path.abspath(os.path.join(cwd, os.path.expanduser(given)))
+    start = folder = os.path.abspath(cwd)
+    while True:
+        if os.path.isdir(os.path.join(folder, FOLDER)):
+            return os.path.join(folder, FOLDER)
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return os.path.join(start, FOLDER)
+        folder = parent
+
+
+def make_home(home: str) -> None:
+    """Make the folder where it is missing. `SpecError` when it cannot be: then nothing can be recorded."""
+    try:
+        new = not os.path.isdir(home)
+        os.makedirs(os.path.join(home, "runs"), exist_ok=True)
+    except OSError as error:
+        raise cannot_make(home, error) from error
+    if new:
+        with suppress(OSError), open(os.path.join(home, ".gitignore"), "w", encoding="utf-8") as file:
+            file.write("*\n")  # runs are no source code
+
+
+def cannot_make(path: str, error: OSError) -> SpecError:
+    """The error for a folder that cannot be made; says what is in the way when something is."""
+    blocker = error.filename or path
+    while blocker and not os.path.lexists(blocker):
+        blocker = os.path.dirname(blocker)
+    found = f"{blocker} is a file, not a folder" if os.path.isfile(blocker) else f"{error.strerror or error}"
+    return SpecError(f"Runs cannot be kept in {path}: {found}.", hint=_HINT)
+
+
+def run_folder(home: str, run: str) -> str:
+    return os.path.join(home, "runs", run)
+
+
+def run_ids(home: str) -> list[str]:
+    """The ids of all runs, sorted. Folders without a record, such as one that is being made, are left out."""
+    try:
+        names = os.listdir(os.path.join(home, "runs"))
+    except OSError:
+        return []
+    present = (name for name in names if not name.startswith("."))
+    return sorted(name for name in present if os.path.isfile(os.path.join(home, "runs", name, "run.db")))
+
+
+def resolve_run(home: str, text: str) -> str:
+    """The id of the run that a person means: its id, a unique prefix, its name (the latest), or `last`."""
+    ids = run_ids(home)
+    if text in ids:
+        return text
+    named = ids if text == "last" else [run for run in ids if name_of(run) == text]
+    if named:
+        return _latest(home, named)
+    matches = [run for run in ids if text and run.startswith(text)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        some = ", ".join(matches[:5]) + (", ..." if len(matches) > 5 else "")
+        raise NotFound(f"{text!r} is the start of {len(matches)} runs: {some}.", hint="Give more of the id.")
+    hint = nearest(text, ids) if len(ids) <= 10 or _is_close(text, ids) else "See `shoal ls` for all runs."
+    if not ids:
+        hint = f"There are no runs in {home}."
+    raise NotFound(f"There is no run {text!r}.", hint=hint)
+
+
+def name_of(run: str) -> str:
+    """The workload's name in a run id."""
+    return run.rpartition("-")[0]
+
+
+def _latest(home: str, runs: list[str]) -> str:
+    if len(runs) == 1:
+        return runs[0]
+    from shoal.store.index import list_runs
+
+    wanted = set(runs)
+    return next((summary.run for summary in list_runs(home) if summary.run in wanted), runs[-1])
+
+
+def _is_close(text: str, ids: list[str]) -> bool:
+    from difflib import get_close_matches
+
+    return bool(get_close_matches(text, ids, n=1))

@@ -1,0 +1,244 @@
+"""The journal of a run in its `run.db`, at high rate: calls fill buffers, a commit is one transaction.
+
+An item that starts and ends between two commits is written once. What the buffers hold is lost with the driver.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shoal.model import Item, LogSlice, Outcome
+from shoal.store import meta
+from shoal.store.encode import encode, number
+from shoal.store.schema import FINAL, ITEM_COLUMNS, ITEM_STATES
+from shoal.store.sqlite import clean, in_our_words, transaction
+
+_STATE, _ATTEMPT, _USED, _NODE, _STARTED, _ERROR = 6, 7, 8, 9, 10, 13  # places in a row of ITEM_COLUMNS
+_LOG_FILE, _LOG_END = 14, 17
+
+_ADD = f"INSERT OR IGNORE INTO items VALUES({','.join('?' * len(ITEM_COLUMNS))})"
+_END = (
+    "UPDATE items SET state=?, attempt=?, used=?, node=?, started=?, seconds=?, metrics=?, error=?,"
+    " log_file=coalesce(?,log_file), log_start=coalesce(?,log_start), log_end=?, kept=? WHERE seq=? AND "
+)
+_MOVE = (
+    "UPDATE items SET state=?, attempt=?, used=coalesce(?,used), node=?, started=?, seconds=NULL, metrics=NULL,"
+    " error=coalesce(?,error), log_file=coalesce(?,log_file), log_start=coalesce(?,log_start),"
+    " log_end=CASE WHEN ? IS NULL THEN log_end END WHERE seq=? AND "
+)
+_OPEN = "attempt<=? AND state IN ('waiting','running')"
+"""The last fence: nothing replaces a final state, and no older attempt replaces a newer."""
+_REPORT = "INSERT OR IGNORE INTO reports VALUES(?,?,?,?,?,?)"
+
+
+class SqliteJournal:
+    """Implements `shoal.shape.journal.Journal`. Made by `RunStore.journal`, which lends it the connection."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str, run: str) -> None:
+        self._connection, self._path, self._run = connection, path, run
+        self._new: dict[int, list[Any]] = {}
+        self._ended: dict[int, tuple[Any, ...]] = {}
+        self._moved: dict[int, list[Any]] = {}
+        self._ended_again: list[tuple[Any, ...]] = []
+        self._reports: list[tuple[Any, ...]] = []
+        self._running: dict[int, int] = {}
+        with in_our_words(path, run):
+            self.reload()
+            if self._counts["running"] or self._counts["stopped"]:
+                self._take_over()
+
+    def reload(self) -> None:
+        """Read what is committed anew. The buffers must be empty."""
+        known = meta.read(
+            self._connection, ("counts", "params", "metrics", "objective", "best", "last", "reports")
+        )
+        self._counts: dict[str, int] = dict.fromkeys(ITEM_STATES, 0) | known.get("counts", {})
+        self._params: dict[str, None] = dict.fromkeys(known.get("params", ()))
+        self._metrics: dict[str, None] = dict.fromkeys(known.get("metrics", ()))
+        self._metric, self._goal = known.get("objective") or (None, None)
+        self._best: list[Any] | None = known.get("best")
+        self._last: float = known.get("last", 0.0)
+        self._report_number: int = known.get("reports", 0)
+        self._named = (len(self._params), len(self._metrics))
+
+    def _take_over(self) -> None:
+        """What ran or was stopped under an earlier driver waits again under this one."""
+        with transaction(self._connection):
+            self._connection.execute("UPDATE items SET state='waiting' WHERE state IN ('running','stopped')")
+            self._counts = count_again(self._connection)
+            meta.write(self._connection, {"counts": self._counts})
+
+    def add(self, items: Sequence[Item]) -> None:
+        """New items, waiting. One that is there already is left as it is."""
+        new, names = self._new, self._params
+        for seq, identity, params, texts, content, occurrence, attempt, used in items:
+            if seq in new:
+                continue
+            for name in params:
+                if name not in names:
+                    names[name] = None
+            encoded, exact = encode(params), encode(texts) if texts else None
+            # fmt: off
+            new[seq] = [seq, clean(identity), content, occurrence, encoded, exact, "waiting", attempt, used,
+                        None, None, None, None, None, None, None, None, 0]
+            # fmt: on
+        self._counts["waiting"] += len(items)
+
+    def started(self, seq: int, attempt: int, node: str, at: float, log: LogSlice | None) -> None:
+        """The item runs now. Written only when it still does at the next commit."""
+        file, start = (log.file, log.start) if log else (None, None)
+        if self._move(seq, attempt, "running", None, node, at, None, file, start):
+            self._running[seq] = attempt
+        self._last = max(self._last, at)
+
+    def requeued(self, seq: int, attempt: int, used: int, error: str | None) -> None:
+        """An attempt is over without an end: the item waits again. An `error` of None leaves the one before."""
+        if self._move(seq, attempt, "waiting", used, None, None, error, None, None):
+            self._running.pop(seq, None)
+
+    def progressed(
+        self, seq: int, attempt: int, at: float, metrics: Mapping[str, Any], step: int | None
+    ) -> None:
+        """The item reported something. Dropped unless this attempt of it is running."""
+        if self._running.get(seq) == attempt:
+            self._report_number += 1
+            self._reports.append((seq, attempt, self._report_number, step, at, encode(metrics)))
+            self._last = max(self._last, at)
+
+    def ended(self, seq: int, attempt: int, used: int, node: str, started: float, outcome: Outcome) -> None:
+        """The item has its final state. A second end, or one of an older attempt, changes nothing."""
+        state, metrics, error, seconds, log, kept = outcome
+        running = self._running.get(seq)
+        row = self._new.get(seq)
+        if (running is not None and attempt < running) or (
+            row is not None and (attempt < row[_ATTEMPT] or row[_STATE] in FINAL)
+        ):
+            return
+        names = self._metrics
+        for name in metrics:
+            if name not in names:
+                names[name] = None
+        file, start, end = log or (None, None, None)
+        encoded = encode(metrics) if metrics else None
+        if error is not None or not node.isascii():
+            error, node = clean(error), clean(node) or ""
+        if row is not None:
+            row[_STATE:_LOG_FILE] = state, attempt, used, node, started, seconds, encoded, error
+            row[_LOG_FILE:] = file or row[_LOG_FILE], start if file else row[15], end, kept
+        else:
+            # fmt: off
+            change = (state, attempt, used, node, started, seconds, encoded, error, file, start, end, kept,
+                      seq, attempt)
+            # fmt: on
+            if self._ended.setdefault(seq, change) is not change:
+                self._ended_again.append(change)
+                return
+            self._moved.pop(seq, None)
+        if running is None:
+            self._counts["waiting"] -= 1
+        else:
+            self._counts["running"] -= 1
+            del self._running[seq]
+        self._counts[state] += 1
+        self._last = max(self._last, started + seconds)
+        if state == "done" and self._metric is not None and self._metric in metrics:
+            self._consider(seq, number(metrics[self._metric]))
+
+    def commit(self) -> None:
+        """Make everything told so far durable, or raise `StoreError` and keep it for another try."""
+        if not (self._new or self._ended or self._moved or self._reports):
+            return
+        connection = self._connection
+        with in_our_words(self._path, self._run):
+            with transaction(connection):
+                exact = self._write_items()
+                if self._reports:
+                    connection.executemany(_REPORT, self._reports)
+                if not exact:
+                    self._counts = count_again(connection)
+                meta.write(connection, self._summary())
+        self._named = (len(self._params), len(self._metrics))
+        for buffer in (self._new, self._ended, self._moved, self._ended_again, self._reports):
+            buffer.clear()
+
+    def _write_items(self) -> bool:
+        """Whether each statement changed exactly one item: when not, somebody told us something twice.
+
+        Ends go before moves, so that the fence drops a move that came after an end.
+        """
+        connection, exact = self._connection, True
+        for statement, rows in (
+            (_ADD, self._new.values()),
+            (_END + _OPEN, self._ended.values()),
+            (_MOVE + _OPEN, self._moved.values()),
+            (_END + _OPEN, self._ended_again),
+        ):
+            if rows:
+                exact &= connection.executemany(statement, rows).rowcount == len(rows)
+        return exact
+
+    def _summary(self) -> dict[str, Any]:
+        values: dict[str, Any] = {"counts": self._counts, "last": self._last}
+        if self._named != (len(self._params), len(self._metrics)):
+            values |= {"params": list(self._params), "metrics": list(self._metrics)}
+        if self._best is not None:
+            values["best"] = self._best
+        if self._reports:
+            values["reports"] = self._report_number
+        return values
+
+    def _move(
+        self,
+        seq: int,
+        attempt: int,
+        state: str,
+        used: int | None,
+        node: str | None,
+        at: float | None,
+        error: str | None,
+        file: str | None,
+        start: int | None,
+    ) -> bool:
+        """Note a state that is not final. False when this item is known to be past it."""
+        running = self._running.get(seq)
+        row, change = self._new.get(seq), self._moved.get(seq)
+        if running is not None and attempt < running:
+            return False
+        if row is not None:
+            if attempt < row[_ATTEMPT] or row[_STATE] in FINAL:
+                return False
+            row[_STATE:_USED] = state, attempt
+            row[_USED] = row[_USED] if used is None else used
+            row[_NODE:_ERROR] = clean(node), at, None, None
+            row[_ERROR] = row[_ERROR] if error is None else clean(error)
+            if file is not None:
+                row[_LOG_FILE:_LOG_END] = file, start, None
+        else:
+            if change is not None:
+                if attempt < change[1]:
+                    return False
+                used = change[2] if used is None else used
+                error = change[5] if error is None else error
+                file, start = (change[6], change[7]) if file is None else (file, start)
+            # fmt: off
+            self._moved[seq] = [state, attempt, used, clean(node), at, clean(error), file, start, file,
+                                seq, attempt]
+            # fmt: on
+        self._counts["waiting" if running is None else "running"] -= 1
+        self._counts[state] += 1
+        return True
+
+    def _consider(self, seq: int, value: float | int | None) -> None:
+        if value is None:
+            return
+        if self._best is None or (value > self._best[1] if self._goal == "max" else value < self._best[1]):
+            self._best = [seq, value]
+
+
+def count_again(connection: sqlite3.Connection) -> dict[str, int]:
+    """How many items are in each state, from the items themselves: slow on a million, so rarely needed."""
+    counts = dict.fromkeys(ITEM_STATES, 0)
+    counts.update(connection.execute("SELECT state, count(*) FROM items GROUP BY state"))
+    return counts

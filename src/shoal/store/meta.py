@@ -1,0 +1,32 @@
+"""What is known of a run as a whole: keys and JSON values in one small table. Items are elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+NOTE = "note."
+"""Before the keys that callers choose, so that they cannot collide with the store's own."""
+
+
+def read(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, Any]:
+    """Those of the keys that exist."""
+    wanted = list(keys)
+    marks = ",".join("?" * len(wanted))
+    rows = connection.execute(f"SELECT key, value FROM meta WHERE key IN ({marks})", wanted)
+    return {key: json.loads(value) for key, value in rows}
+
+
+def read_one(connection: sqlite3.Connection, key: str, default: Any = None) -> Any:
+    row = connection.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
+    return default if row is None else json.loads(row[0])
+
+
+def write(connection: sqlite3.Connection, values: Mapping[str, Any]) -> None:
+    """Inside a transaction of the caller's."""
+    connection.executemany(
+        "INSERT INTO meta VALUES(?,?) ON CONFLICT(key) DO UPDATE SET value=excluded.value",
+        [(key, json.dumps(value)) for key, value in values.items()],
+    )

@@ -1,0 +1,181 @@
+"""Reading a run: as a whole, its items, its result rows. Changes nothing; `run` adds what a driver may do."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from shoal.model import Item
+from shoal.store import items, meta, rows
+from shoal.store.home import run_folder
+from shoal.store.lock import is_locked, owner
+from shoal.store.records import ItemRecord, Report
+from shoal.store.rows import Row
+from shoal.store.sqlite import in_our_words
+from shoal.store.summary import summarize, worked
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A run as a whole. `items` counts all its items by state; times are seconds since the epoch."""
+
+    run: str
+    kind: str
+    name: str
+    state: str
+    created: float
+    started: float | None
+    ended: float | None
+    epoch: int
+    seconds: float
+    items: dict[str, int]
+    total: int | None
+    predicted_seconds: dict[str, float] | None
+    objective: tuple[str, str] | None
+    best: dict[str, Any] | None
+    folder: str
+    driver: dict[str, Any] | None
+    """`pid`, `host` and `since` of the process that drives it now."""
+
+
+class RunReader:
+    """What can be asked of a run that is open, beside its driver and without it."""
+
+    def __init__(self, home: str, run: str, connection: sqlite3.Connection) -> None:
+        self.home, self.run = home, run
+        self.folder = run_folder(home, run)
+        self._path = os.path.join(self.folder, "run.db")
+        self._connection = connection
+
+    def state(self) -> str:
+        """As recorded; `interrupted` when it should have a driver and has none."""
+        with self._guard():
+            return summarize(self._connection, self.folder).state
+
+    def info(self, now: float | None = None) -> RunInfo:
+        """Everything about the run as a whole. With `now`, `seconds` goes on while it runs."""
+        keys = (
+            "started",
+            "began",
+            "ended",
+            "epoch",
+            "seconds",
+            "total",
+            "predicted_seconds",
+            "objective",
+            "best",
+        )
+        with self._guard():
+            summary = summarize(self._connection, self.folder)
+            known = meta.read(self._connection, (*keys, "objective", "best"))
+            counts, best = self.counts(), known.get("best")
+            seconds = summary.seconds
+            if now is not None and summary.state == "running":
+                seconds = worked(known | {"last": now})
+            objective = known.get("objective")
+            locked = is_locked(os.path.join(self.folder, "lock"))
+            return RunInfo(
+                *summary[:5],
+                started=known.get("started"),
+                ended=known.get("ended"),
+                epoch=known["epoch"],
+                seconds=seconds,
+                items=counts,
+                total=known.get("total"),
+                predicted_seconds=known.get("predicted_seconds"),
+                objective=(objective[0], objective[1]) if objective else None,
+                best=self._row(best[0]) if best else None,
+                folder=self.folder,
+                driver=owner(os.path.join(self.folder, "lock")) if locked else None,
+            )
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What `create` was given for resume."""
+        with self._guard():
+            found: dict[str, Any] = meta.read_one(self._connection, "document")
+            return found
+
+    @property
+    def spec_text(self) -> str:
+        with self._guard():
+            return str(meta.read_one(self._connection, "spec"))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A note that was put under this key."""
+        with self._guard():
+            return meta.read_one(self._connection, meta.NOTE + key, default)
+
+    def counts(self) -> dict[str, int]:
+        """How many items are in each state; no item is read for it."""
+        with self._guard():
+            found: dict[str, int] = meta.read_one(self._connection, "counts")
+            return found
+
+    def max_seq(self) -> int:
+        """The highest seq so far, or 0."""
+        with self._guard():
+            return items.max_seq(self._connection)
+
+    def waiting_items(self) -> Iterator[Item]:
+        """All that has no end: waiting, left running by a driver that is gone, or stopped."""
+        return self._each(items.unfinished(self._connection))
+
+    def failed_items(self) -> Iterator[Item]:
+        return self._each(items.in_states(self._connection, ("failed",)))
+
+    def known_contents(self) -> dict[str, int]:
+        """How many items have each content, to know which rows of a table are new."""
+        with self._guard():
+            return items.known_contents(self._connection)
+
+    def durations(self) -> Iterator[tuple[str, dict[str, Any], float, str]]:
+        """(content, params, seconds, node) of each item that is done."""
+        return self._each(items.durations(self._connection))
+
+    def item(self, identity: str) -> ItemRecord:
+        """The item of this id, or `NotFound`."""
+        with self._guard():
+            return items.find(self._connection, identity, self.run)
+
+    def items(self, states: Sequence[str] | None = None, limit: int | None = None) -> Iterator[ItemRecord]:
+        """Items with everything recorded of them, in the order of seq."""
+        return self._each(items.records(self._connection, states, limit))
+
+    def reports(self, seq: int) -> list[Report]:
+        """What the item reported while it ran, in order."""
+        with self._guard():
+            return items.reports(self._connection, seq)
+
+    # Results
+
+    def rows(self, states: Sequence[str] | None = None) -> Iterator[Row]:
+        """Result rows in the order of the items. Each has every column."""
+        return self._each(rows.rows(self._connection, states))
+
+    def columns(self) -> list[str]:
+        """The columns of result rows, in order; no item is read for it."""
+        with self._guard():
+            return rows.read_columns(self._connection).names()
+
+    def best(self, metric: str, goal: str, count: int = 1) -> list[Row]:
+        """The best rows of items that are done, best first."""
+        with self._guard():
+            return rows.best(self._connection, metric, goal, count)
+
+    def _row(self, seq: int) -> Row | None:
+        record = items.by_seq(self._connection, seq)
+        return None if record is None else rows.result_row(record, rows.read_columns(self._connection))
+
+    def _each(self, values: Iterator[T]) -> Iterator[T]:
+        with self._guard():
+            yield from values
+
+    def _guard(self) -> AbstractContextManager[None]:
+        return in_our_words(self._path, self.run)

@@ -1,0 +1,134 @@
+"""Result rows: what people see of items, one row each. Reads only; files of them are made in `results`."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from shoal.store import meta
+from shoal.store.encode import number
+from shoal.store.items import pages
+from shoal.store.records import ItemRecord
+
+Row = dict[str, Any]
+
+_BEFORE = ("item", "state")
+_AFTER = ("seconds", "attempt", "node", "started", "error")
+_RESERVED = frozenset(_BEFORE + _AFTER)
+
+
+class Columns(NamedTuple):
+    """The columns of a run's rows: parameters in the table's order, metrics in order of first appearance."""
+
+    params: tuple[str, ...]
+    metrics: Mapping[str, str]
+    """From the metric's name to its column."""
+
+    @classmethod
+    def of(cls, params: Iterable[str], metrics: Iterable[str]) -> Columns:
+        """A metric named like a parameter or a reserved word gets the column `metric.NAME`."""
+        given = tuple(params)
+        taken, columns = _RESERVED.union(given), {}
+        for name in metrics:
+            column = name
+            while column in taken:
+                column = f"metric.{column}"
+            taken |= {column}
+            columns[name] = column
+        return cls(given, columns)
+
+    def names(self) -> list[str]:
+        """All columns, in order."""
+        return [*_BEFORE, *self.params, *self.metrics.values(), *_AFTER]
+
+
+def read_columns(connection: sqlite3.Connection) -> Columns:
+    """As far as items are committed; kept up to date by the journal, so no item is read."""
+    known = meta.read(connection, ("params", "metrics"))
+    return Columns.of(known.get("params", ()), known.get("metrics", ()))
+
+
+def result_row(record: ItemRecord, columns: Columns) -> Row:
+    """The row of one item. It has every column; what the item does not have is None."""
+    item = record.item
+    return _row(
+        columns,
+        item.id,
+        record.state,
+        item.params,
+        record.metrics,
+        (record.seconds, item.attempt, record.node, timestamp(record.started), record.error),
+    )
+
+
+def rows(connection: sqlite3.Connection, states: Sequence[str] | None = None) -> Iterator[Row]:
+    """All rows, or those of items in these states, in the order of the items."""
+    columns = read_columns(connection)
+    for page in pages(connection, RAW, states):
+        for raw in page:
+            yield _row(columns, raw[1], raw[2], json.loads(raw[3]), _metrics(raw[5]), tail(raw))
+
+
+def best(connection: sqlite3.Connection, metric: str, goal: str, count: int) -> list[Row]:
+    """The best rows of items that are done, best first; the earlier item first among equals.
+
+    `metric` is a metric's name, or its column. What is no number, or NaN, never wins.
+    """
+    columns = read_columns(connection)
+    name = next((name for name, column in columns.metrics.items() if column == metric), metric)
+    sign = -1 if goal == "max" else 1
+    found = heapq.nsmallest(count, _scored(connection, name, sign), key=lambda scored: scored[:2])
+    result = []
+    for _, _, raw in found:
+        result.append(_row(columns, raw[1], raw[2], json.loads(raw[3]), _metrics(raw[5]), tail(raw)))
+    return result
+
+
+RAW = "seq, id, state, params, texts, metrics, seconds, attempt, node, started, error"
+
+
+def tail(raw: Sequence[Any]) -> tuple[Any, ...]:
+    """The values of the last columns from a row of RAW."""
+    return (raw[6], raw[7], raw[8], timestamp(raw[9]), raw[10])
+
+
+def timestamp(at: float | None) -> str | None:
+    """ISO-8601 in UTC, to the millisecond."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _scored(
+    connection: sqlite3.Connection, metric: str, sign: int
+) -> Iterator[tuple[float, int, tuple[Any, ...]]]:
+    for page in pages(connection, RAW, ("done",)):
+        for raw in page:
+            value = number(_metrics(raw[5]).get(metric))
+            if value is not None:
+                yield sign * value, raw[0], raw
+
+
+def _metrics(text: str | None) -> dict[str, Any]:
+    return json.loads(text) if text else {}
+
+
+def _row(
+    columns: Columns,
+    identity: str,
+    state: str,
+    params: Mapping[str, Any],
+    metrics: Mapping[str, Any],
+    last: Iterable[Any],
+) -> Row:
+    row: Row = {"item": identity, "state": state}
+    for name in columns.params:
+        row[name] = params.get(name)
+    for name, column in columns.metrics.items():
+        row[column] = metrics.get(name)
+    row.update(zip(_AFTER, last, strict=True))
+    return row

@@ -1,0 +1,209 @@
+"""One run's folder: its lock, its record, its files. The only way to a run for the layers above.
+
+Opened to write by its one driver, and to read by anyone, at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.errors import NotFound, SpecError, nearest
+from shoal.files import write_text
+from shoal.model import Item, Plan
+from shoal.store import index, items, meta, rows
+from shoal.store.home import cannot_make, make_home, run_folder, run_ids
+from shoal.store.journal import SqliteJournal, count_again
+from shoal.store.lock import RunLock, is_locked, owner
+from shoal.store.records import ItemRecord, Report
+from shoal.store.schema import ITEM_STATES, RUN_STATES, make_tables
+from shoal.store.sqlite import build, check_version, connect, connect_to_read, in_our_words, transaction
+from shoal.store.summary import RunSummary, summarize, worked
+
+_NAME_TRIES = 200
+
+
+class RunStore:
+    """A run that is open. Close it, or use it in a `with`. One thread at a time."""
+
+    def __init__(self, home: str, run: str, connection: sqlite3.Connection, lock: RunLock | None) -> None:
+        self.home, self.run = home, run
+        self.folder = run_folder(home, run)
+        self._path = os.path.join(self.folder, "run.db")
+        self._connection, self._lock = connection, lock
+        self._journal: SqliteJournal | None = None
+
+    @classmethod
+    def create(
+        cls,
+        home: str,
+        *,
+        name: str,
+        kind: str,
+        spec_text: str,
+        document: Mapping[str, Any],
+        token: Callable[[], str],
+        now: float,
+        objective: tuple[str, str] | None = None,
+    ) -> RunStore:
+        """A new run, queued, with its lock taken. `token` gives four hexadecimal digits, others each time.
+
+        `document` is JSON: all that resume needs. `objective` is a metric and `max` or `min`.
+        """
+        make_home(home)
+        run, folder = _new_folder(home, name, token)
+        lock: RunLock | None = None
+        known = {"run": run, "kind": kind, "name": name, "state": "queued", "created": now, "epoch": 1}
+        known |= {"seconds": 0.0, "counts": dict.fromkeys(ITEM_STATES, 0), "objective": objective}
+        known |= {"document": document, "spec": spec_text}
+        path = os.path.join(folder, "run.db")
+        try:
+            lock = RunLock.take(os.path.join(folder, "lock"), run=run, now=now)
+            with open(os.path.join(folder, "spec.yaml"), "w", encoding="utf-8", errors="replace") as file:
+                file.write(spec_text)
+            build(path, lambda connection: (make_tables(connection), meta.write(connection, known))[0])
+            store = cls(home, run, connect(path), lock)
+        except BaseException as error:
+            if lock is not None:
+                lock.release()
+            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, (OSError, sqlite3.Error)):
+                raise cannot_make(folder, error) from error
+            raise
+        index.record(home, RunSummary(run, kind, name, "queued", now, 0.0, folder))
+        return store
+
+    @classmethod
+    def open(cls, home: str, run: str, *, write: bool, now: float = 0.0) -> RunStore:
+        """Open an existing run by its id. To write: take its lock (or `RunLocked`) and begin a new epoch."""
+        folder = run_folder(home, run)
+        path = os.path.join(folder, "run.db")
+        if not os.path.isfile(path) or os.path.basename(run) != run:
+            raise NotFound(f"There is no run {run!r} in {home}.", hint=nearest(run, run_ids(home)))
+        lock = RunLock.take(os.path.join(folder, "lock"), run=run, now=now) if write else None
+        connection: sqlite3.Connection | None = None
+        try:
+            with in_our_words(path, run):
+                connection = connect(path) if write else connect_to_read(path)
+                check_version(connection, path, run)
+                store = cls(home, run, connection, lock)
+                if write:
+                    store._begin_epoch()
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            if lock is not None:
+                lock.release()
+            raise
+        return store
+
+    def __enter__(self) -> RunStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the record and the lock. Does not commit. May be called twice."""
+        with suppress(sqlite3.Error):
+            self._connection.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    # The run as a whole
+
+    def set_state(self, state: str, now: float) -> None:
+        """Record the run's state durably. `running` starts the clock of this driver, any end stops it."""
+        if state not in RUN_STATES:
+            raise ValueError(f"{state!r} is no state of a run")
+        with self._guard(), transaction(self._connection):
+            known = meta.read(self._connection, ("started", "began", "seconds", "last"))
+            values: dict[str, Any] = {"state": state}
+            if state == "running":
+                values |= {"started": known.get("started") or now, "began": now, "ended": None}
+            elif state != "queued":
+                seconds = (
+                    worked(known | {"last": now}) if known.get("began") is not None else known["seconds"]
+                )
+                values |= {"seconds": seconds, "began": None, "ended": now}
+            meta.write(self._connection, values)
+        with self._guard():
+            summary = summarize(self._connection, self.folder)
+        index.record(self.home, summary)
+
+    def put(self, key: str, value: Any) -> None:
+        """Keep a JSON value with the run, durably."""
+        self._write_meta({meta.NOTE + key: value})
+
+    def set_total(self, total: int | None) -> None:
+        """How many items the run will have, where that is known before they are all added."""
+        self._write_meta({"total": total})
+
+    def save_plan(self, plan: Plan) -> None:
+        """Write `plan.json`, and remember the number of items and the prediction."""
+        document = plan.document()
+        with self._guard():
+            write_text(os.path.join(self.folder, "plan.json"), json.dumps(document, indent=2) + "\n")
+        self._write_meta({"total": plan.items, "predicted_seconds": document["predicted_seconds"]})
+
+    # Items
+
+    def journal(self) -> SqliteJournal:
+        """The record to be written as the run goes; always the same one. What was left running waits again."""
+        if self._lock is None:
+            raise ValueError(f"run {self.run!r} is open for reading only")
+        if self._journal is None:
+            self._journal = SqliteJournal(self._connection, self._path, self.run)
+        return self._journal
+
+    def take_failed_again(self) -> int:
+        """Failed items wait again, with none of their attempts used. How many."""
+        if self._journal is not None:
+            self._journal.commit()
+        with self._guard(), transaction(self._connection):
+            count = self._connection.execute(
+                "UPDATE items SET state='waiting', used=0, node=NULL, started=NULL, seconds=NULL, metrics=NULL,"
+                " error=NULL WHERE state='failed'"
+            ).rowcount
+            meta.write(self._connection, {"counts": count_again(self._connection)})
+        if self._journal is not None:
+            self._journal.reload()
+        return count
+
+    def write_results(self) -> str:
+        """Write `results.csv` and `results.parquet`, each whole or not at all. The path of the first."""
+        from shoal.store.results import write_results
+
+        with self._guard():
+            return write_results(self._connection, self.folder)
+
+    def _begin_epoch(self) -> None:
+        with transaction(self._connection):
+            known = meta.read(self._connection, ("epoch", "seconds", "began", "last"))
+            values = {"epoch": known["epoch"] + 1, "seconds": worked(known), "began": None}
+            meta.write(self._connection, values)
+
+    def _write_meta(self, values: Mapping[str, Any]) -> None:
+        with self._guard(), transaction(self._connection):
+            meta.write(self._connection, values)
+
+def _new_folder(home: str, name: str, token: Callable[[], str]) -> tuple[str, str]:
+    for _ in range(_NAME_TRIES):
+        run = f"{name}-{token()}"
+        folder = run_folder(home, run)
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise cannot_make(folder, error) from error
+        return run, folder
+    raise SpecError(
+        f"There are too many runs named {name!r} in {home}.", hint="Remove some of them with `shoal rm`."
+    )

@@ -1,0 +1,102 @@
+"""A runner that does what each item's parameters say: for tests of engines that run real code.
+
+`shoal.testing.simulated` gives the same behaviour to the simulation. Loaded in workers: keep it light.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shoal.engine.runner import Cancelled, Work
+
+TARGET = "shoal.testing.runners:Scripted"
+
+
+class Scripted:
+    """The item's `do` is one of: sleep, raise, exit, signal, hang, stubborn, report, print, env."""
+
+    def __init__(self, start_s: float = 0.0, fail_start: bool = False) -> None:
+        time.sleep(start_s)
+        if fail_start:
+            raise RuntimeError("the factory was told to fail")
+
+    def run(self, work: Work) -> Mapping[str, Any] | None:
+        return _ACTIONS[work.params.get("do", "sleep")](work)
+
+
+def _sleep(work: Work) -> Mapping[str, Any]:
+    """`seconds`, then `value` as a metric."""
+    time.sleep(work.params.get("seconds", 0.0))
+    return {"value": work.params.get("value")}
+
+
+def _raise(work: Work) -> None:
+    raise ValueError(work.params.get("message", "told to fail"))
+
+
+def _exit(work: Work) -> None:
+    """Leave without a word, as `os._exit` in user code does."""
+    time.sleep(work.params.get("seconds", 0.0))
+    os._exit(work.params.get("status", 1))
+
+
+def _signal(work: Work) -> None:
+    """Die of a signal: `name` is SIGSEGV, SIGKILL, ..."""
+    time.sleep(work.params.get("seconds", 0.0))
+    os.kill(os.getpid(), getattr(signal, work.params.get("name", "SIGKILL")))
+    time.sleep(60)
+
+
+def _hang(work: Work) -> None:
+    while True:
+        time.sleep(0.02)
+
+
+def _stubborn(work: Work) -> None:
+    """Hang, and listen neither to a request to end nor to SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        try:
+            while True:
+                time.sleep(0.02)
+        except (Cancelled, KeyboardInterrupt):
+            continue
+
+
+def _report(work: Work) -> Mapping[str, Any]:
+    """`n` reports with the steps 0, 1, ...; `seconds` is the time for all of them."""
+    count = work.params.get("n", 3)
+    for step in range(count):
+        time.sleep(work.params.get("seconds", 0.0) / count)
+        work.report({"value": step}, step)
+    return {"value": count}
+
+
+def _print(work: Work) -> None:
+    """`text`, `n` times."""
+    for _ in range(work.params.get("n", 1)):
+        sys.stdout.write(work.params.get("text", "hello") + "\n")
+    sys.stdout.flush()
+
+
+def _env(work: Work) -> Mapping[str, Any]:
+    """The environment variable `name` as a metric."""
+    return {"value": os.environ.get(work.params["name"])}
+
+
+_ACTIONS: dict[str, Callable[[Work], Mapping[str, Any] | None]] = {
+    "sleep": _sleep,
+    "raise": _raise,
+    "exit": _exit,
+    "signal": _signal,
+    "hang": _hang,
+    "stubborn": _stubborn,
+    "report": _report,
+    "print": _print,
+    "env": _env,
+}

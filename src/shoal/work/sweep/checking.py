@@ -1,0 +1,130 @@
+"""What can be known to be wrong with a sweep before anything is started: columns, scripts, functions."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Sequence
+
+from shoal.errors import Problem, nearest
+from shoal.spec import Sweep
+from shoal.spec.command import placeholders, template
+
+INTERPRETERS = ("python", "python3", "bash", "sh")
+
+
+def check(spec: Sweep, columns: Sequence[str], pickle: str | None) -> list[Problem]:
+    """Every problem that does not need a worker to be seen."""
+    if spec.run.command is not None:
+        return [*_columns(spec.run.command, columns), *_script(spec.run.command, spec.folder)]
+    if spec.run.function is not None and pickle is None:
+        return _function(spec.run.function, spec.folder, columns)
+    if spec.run.workload is not None:
+        return [
+            Problem(
+                "run.workload: no kind of work that a trial could run is there yet.",
+                "Use run.command or run.function.",
+            )
+        ]
+    return []
+
+
+def _columns(command: str, columns: Sequence[str]) -> list[Problem]:
+    return [
+        Problem(f"run.command: there is no column {name!r}.", nearest(name, columns))
+        for name in placeholders(command)
+        if name not in columns
+    ]
+
+
+def _script(command: str, folder: str) -> list[Problem]:
+    """The script that an interpreter is to run has to be there, where its name is no placeholder."""
+    arguments = template(command)
+    if len(arguments) < 2 or arguments[0] not in [(name,) for name in INTERPRETERS]:
+        return []
+    script = "".join(arguments[1]) if all(isinstance(part, str) for part in arguments[1]) else ""  # type: ignore[arg-type]
+    if not script or script.startswith("-") or os.path.exists(os.path.join(folder, script)):
+        return []
+    beside = [name for name in os.listdir(folder) if os.path.splitext(name)[1] == os.path.splitext(script)[1]]
+    return [Problem(f"run.command: there is no file {script} in {folder}.", nearest(script, beside))]
+
+
+def _function(reference: str, folder: str, columns: Sequence[str]) -> list[Problem]:
+    module, _, name = reference.partition(":")
+    path = _module_path(module, folder)
+    if path is None:
+        return _installed(module, folder)
+    try:
+        with open(path, "rb") as file:
+            tree = ast.parse(file.read(), path)
+    except SyntaxError as error:
+        return [Problem(f"run.function: {path}:{error.lineno}: {error.msg}.", "Mend the file, then try again.")]
+    except (OSError, ValueError) as error:
+        return [Problem(f"run.function: cannot read {path}: {error}.")]
+    return _defined(tree, path, name, columns)
+
+
+def _module_path(module: str, folder: str) -> str | None:
+    base = os.path.join(folder, *module.split("."))
+    for path in (base + ".py", os.path.join(base, "__init__.py")):
+        if os.path.isfile(path) and module.partition(".")[0] not in sys.stdlib_module_names:
+            return path
+    return None
+
+
+def _installed(module: str, folder: str) -> list[Problem]:
+    """Not in the folder: then it has to be an installed one."""
+    from importlib.util import find_spec
+
+    top = module.partition(".")[0]
+    try:
+        found = find_spec(top) is not None
+    except (ImportError, ValueError):
+        found = False
+    if found:
+        return []
+    files = [name.removesuffix(".py") for name in os.listdir(folder) if name.endswith(".py")]
+    return [Problem(f"run.function: there is no module {module!r} in {folder}.", nearest(module, files))]
+
+
+def _defined(tree: ast.Module, path: str, name: str, columns: Sequence[str]) -> list[Problem]:
+    if "." in name:
+        return []
+    functions = {
+        node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    if name not in functions:
+        # It may be made at run time or imported; only a module that does neither can be judged.
+        others = {n.id for node in ast.walk(tree) for n in [node] if isinstance(n, ast.Name)}
+        imported = {alias.asname or alias.name for node in ast.walk(tree) for alias in getattr(node, "names", [])
+                    if isinstance(alias, ast.alias)}
+        classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+        if name in others | imported | classes or "*" in imported:
+            return []
+        return [Problem(f"run.function: {os.path.basename(path)} has no function {name!r}.", nearest(name, functions))]
+    return _takes(functions[name], columns)
+
+
+def _takes(function: ast.FunctionDef | ast.AsyncFunctionDef, columns: Sequence[str]) -> list[Problem]:
+    """Each column is a keyword argument, and each argument without a default is a column."""
+    if function.decorator_list:
+        return []
+    arguments = function.args
+    named = [*arguments.args, *arguments.kwonlyargs]
+    names = {argument.arg for argument in named}
+    optional = {a.arg for a in arguments.args[len(arguments.args) - len(arguments.defaults) :]}
+    optional |= {a.arg for a, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default}
+    problems = [
+        Problem(f"run.function: {function.name}() takes no argument {column!r}.", nearest(column, names))
+        for column in columns
+        if column not in names and arguments.kwarg is None
+    ]
+    problems += [
+        Problem(
+            f"run.function: {function.name}() needs an argument {name!r}, and there is no such column.",
+            f"Columns: {', '.join(columns)}.",
+        )
+        for name in sorted(names - optional - set(columns))
+    ]
+    return problems

@@ -1,0 +1,118 @@
+"""Trials that a search makes up as it learns: the bridge between the pool's items and `plan.search`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shoal.model import Item, Outcome
+from shoal.plan.search import Range, Search
+from shoal.spec import Cell, Objective, Trials
+from shoal.work.job import Past
+from shoal.work.sweep.items import content_of, make_item
+
+
+class _Trial:
+    """One point of the search: `repeat` items, and the mean of their values."""
+
+    __slots__ = ("left", "number", "values")
+
+    def __init__(self, number: int, repeat: int) -> None:
+        self.number = number
+        self.left = repeat
+        self.values: list[float] = []
+
+
+class SearchSource:
+    def __init__(self, trials: Trials, objective: Objective | None, past: Past, limit: int | None) -> None:
+        assert trials.search is not None
+        assert trials.count is not None
+        self._objective = objective
+        self._repeat = trials.repeat
+        self._columns = tuple(trials.search)
+        self._search = Search(
+            {name: _range(range_) for name, range_ in trials.search.items()},
+            goal=objective.goal if objective else "max",
+            sampler=trials.sampler or "random",
+            pruner=trials.pruner,
+            seed=trials.seed,
+        )
+        self._texts = {
+            name: {_key(cell.value): cell for cell in range_.choices} for name, range_ in trials.search.items()
+        }
+        total = trials.count * trials.repeat
+        self._left = (total if limit is None else min(limit, total)) - (past.next_seq - 1)
+        self._seq = past.next_seq
+        self._trials: dict[str, _Trial] = {}
+        self._backlog: list[Item] = []
+        for item, outcome in past.ended:
+            self._search.learn(item.params, self._value(outcome))
+
+    def take(self, most: int) -> Sequence[Item]:
+        items: list[Item] = []
+        while len(items) < most and self._left > 0:
+            if not self._backlog:
+                self._ask()
+            items.append(self._backlog.pop(0))
+            self._left -= 1
+        return items
+
+    def _ask(self) -> None:
+        number, params = self._search.ask()
+        row = [self._texts[name].get(_key(params[name])) or Cell.of(params[name]) for name in self._columns]
+        content = content_of(self._columns, row)
+        trial = _Trial(number, self._repeat)
+        for _ in range(self._repeat):
+            item = make_item(self._seq, self._columns, row, content, 0)
+            self._trials[item.id] = trial
+            self._backlog.append(item)
+            self._seq += 1
+
+    def _trial(self, item: Item) -> _Trial:
+        """The trial of an item; one from an earlier session is asked for again, with its own parameters."""
+        if item.id not in self._trials:
+            self._trials[item.id] = _Trial(self._search.ask_again(item.params), 1)
+        return self._trials[item.id]
+
+    def left(self) -> int:
+        return max(0, self._left)
+
+    def finished(self) -> bool:
+        return self._left <= 0
+
+    def progressed(self, item: Item, metrics: Mapping[str, Any], step: int | None) -> str | None:
+        if self._objective is None or step is None:
+            return None
+        value = metrics.get(self._objective.metric)
+        if not isinstance(value, int | float):
+            return None
+        if self._search.report(self._trial(item).number, step, float(value)):
+            return f"pruned at step {step}: {self._objective.metric} {value:g} is behind other trials"
+        return None
+
+    def ended(self, item: Item, outcome: Outcome) -> None:
+        if outcome.state == "stopped":
+            return
+        trial = self._trial(item)
+        trial.left -= 1
+        value = self._value(outcome)
+        if value is not None:
+            trial.values.append(value)
+        if trial.left == 0:
+            mean = sum(trial.values) / len(trial.values) if trial.values else None
+            self._search.tell(trial.number, mean, pruned=outcome.state == "pruned")
+        del self._trials[item.id]
+
+    def _value(self, outcome: Outcome) -> float | None:
+        if self._objective is None or outcome.state != "done":
+            return None
+        value = outcome.metrics.get(self._objective.metric)
+        return float(value) if isinstance(value, int | float) else None
+
+
+def _range(range_: Any) -> Range:
+    return Range(range_.kind, range_.low, range_.high, [cell.value for cell in range_.choices])
+
+
+def _key(value: Any) -> Any:
+    return value if isinstance(value, str | int | float | bool | None) else repr(value)

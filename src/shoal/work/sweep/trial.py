@@ -1,0 +1,113 @@
+"""What runs in a worker of a sweep: a function or a command, once per trial. Imported there, so it stays light."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from shoal.engine.process import run_command
+from shoal.engine.reporting import REPORT_VARIABLE
+from shoal.engine.runner import Work
+from shoal.spec.cell import Cell, text_of
+from shoal.spec.command import fill, template
+
+BLOCK_BYTES = 1 << 20
+OVERLAP_BYTES = 1 << 14
+"""A match longer than this may be missed where two blocks of output meet."""
+
+
+class FunctionTrial:
+    """Calls a function with the row as keyword arguments."""
+
+    def __init__(self, function: str | None = None, pickle: str | None = None) -> None:
+        os.environ.pop(REPORT_VARIABLE, None)  # A function reports directly.
+        self._function = _import(function) if function is not None else _unpickle(str(pickle))
+
+    def run(self, work: Work) -> Mapping[str, Any] | None:
+        return self._function(**work.params)
+
+
+def _import(reference: str) -> Callable[..., Any]:
+    module, _, name = reference.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    if not callable(found):
+        raise TypeError(f"{reference} is a {type(found).__name__}, not a function")
+    function: Callable[..., Any] = found
+    return function
+
+
+def _unpickle(path: str) -> Callable[..., Any]:
+    """A function of a notebook or of `__main__`, which this run's own driver sent by value."""
+    import cloudpickle
+
+    with open(path, "rb") as file:
+        function: Callable[..., Any] = cloudpickle.load(file)
+    return function
+
+
+class CommandTrial:
+    """Fills the row into a command, runs it, and finds the metrics in what it wrote."""
+
+    def __init__(self, command: str, metrics: Mapping[str, str]) -> None:
+        self._arguments = template(command)
+        self._patterns = {name: re.compile(pattern, re.MULTILINE) for name, pattern in metrics.items()}
+        folder = os.path.dirname(sys.executable)
+        os.environ["PATH"] = folder + os.pathsep + os.environ.get("PATH", os.defpath)
+
+    def run(self, work: Work) -> Mapping[str, Any] | None:
+        arguments = fill(self._arguments, _cells(work))
+        if arguments[0] in ("python", "python3"):
+            arguments[0] = sys.executable
+        log_start = os.lseek(work.log_fd, 0, os.SEEK_END)
+        run_command(arguments, work)
+        return find_metrics(self._patterns, work.log_fd, log_start)
+
+
+def _cells(work: Work) -> dict[str, Cell]:
+    texts = work.texts or {}
+    return {name: Cell(value, texts.get(name, text_of(value))) for name, value in work.params.items()}
+
+
+def find_metrics(patterns: Mapping[str, re.Pattern[str]], log_fd: int, start: int) -> dict[str, Any]:
+    """The last match of each pattern in the log from `start` on."""
+    found: dict[str, Any] = {}
+    missing = dict(patterns)
+    for text in _backwards(log_fd, start):
+        for name, pattern in list(missing.items()):
+            matches = list(pattern.finditer(text))
+            if matches:
+                last = matches[-1]
+                found[name] = number(last[1] if pattern.groups else last[0])
+                del missing[name]
+        if not missing:
+            break
+    return {name: found[name] for name in patterns if name in found}
+
+
+def _backwards(log_fd: int, start: int) -> Iterator[str]:
+    """Blocks of the output, the last first, overlapping so that no short match is cut in two."""
+    end = os.lseek(log_fd, 0, os.SEEK_END)
+    while end > start:
+        begin = max(start, end - BLOCK_BYTES)
+        yield os.pread(log_fd, end - begin, begin).decode("utf-8", "replace")
+        if begin == start:
+            return
+        end = begin + OVERLAP_BYTES
+
+
+def number(text: str | None) -> Any:
+    """A metric as a number where it is one, else as its text."""
+    if text is None:
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
