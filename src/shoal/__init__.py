@@ -1,1 +1,98 @@
-"""Shoal runs machine-learning work on whatever machines you have. This module is the whole public Python API."""
+"""Shoal runs machine-learning work on whatever machines you have. This is all of its Python API.
+
+Everything is loaded when it is first used, so that `import shoal` in a trial or a script costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from shoal.api.handle import Run
+    from shoal.api.running import check, plan, run, start, stop
+    from shoal.api.running import resume_run as resume
+    from shoal.api.summary import Summary
+    from shoal.engine.reporting import report
+    from shoal.errors import (
+        CannotPlace,
+        EngineError,
+        NotFound,
+        RunLocked,
+        ShoalError,
+        SpecError,
+        Stopped,
+        StoreError,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CannotPlace",
+    "EngineError",
+    "NotFound",
+    "Run",
+    "RunLocked",
+    "ShoalError",
+    "SpecError",
+    "Stopped",
+    "StoreError",
+    "Summary",
+    "__version__",
+    "check",
+    "plan",
+    "report",
+    "resume",
+    "run",
+    "start",
+    "stop",
+]
+
+_ERRORS = (
+    "CannotPlace",
+    "EngineError",
+    "NotFound",
+    "RunLocked",
+    "ShoalError",
+    "SpecError",
+    "Stopped",
+    "StoreError",
+)
+_HOMES = {
+    **dict.fromkeys(_ERRORS, "shoal.errors"),
+    **dict.fromkeys(("check", "plan", "run", "start", "stop"), "shoal.api.running"),
+    "Run": "shoal.api.handle",
+    "Summary": "shoal.api.summary",
+    "report": "shoal.engine.reporting",
+    "resume": "shoal.api.running",
+}
+_NAMES_THERE = {"resume": "resume_run"}
+
+
+class _Shoal(type(sys)):  # type: ignore[misc]
+    """The package. `plan` is also the name of a layer, whose import must not hide the function."""
+
+    @property
+    def plan(self) -> Any:
+        return __getattr__("plan")
+
+    @plan.setter
+    def plan(self, layer: Any) -> None:
+        """The import system puts a subpackage here; it finds it again without."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), _NAMES_THERE.get(name, name))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+sys.modules[__name__].__class__ = _Shoal

@@ -10,6 +10,7 @@ ShoalError
 └── Stopped            the user ended it                                   exit 3
 """
 
+# ruff: noqa: N818 - what went wrong is the name; that it is an error is plain from the tree above.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence

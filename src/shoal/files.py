@@ -14,18 +14,35 @@ from typing import IO, Any
 MOUNTS = "/proc/self/mountinfo"
 
 _NETWORK = frozenset(
-    "nfs nfs4 cifs smb3 smbfs afs ncpfs 9p ceph glusterfs lustre gpfs beegfs ocfs2 gfs2 orangefs pvfs2 panfs "
-    "wekafs davfs coda virtiofs vboxsf vmhgfs prl_fs hgfs fuse".split()
+    (
+        *(
+            "nfs",
+            "nfs4",
+            "cifs",
+            "smb3",
+            "smbfs",
+            "afs",
+            "ncpfs",
+            "9p",
+            "ceph",
+            "glusterfs",
+            "lustre",
+            "gpfs",
+        ),
+        *("beegfs", "ocfs2", "gfs2", "orangefs", "pvfs2", "panfs", "wekafs", "davfs", "coda", "virtiofs"),
+        *("vboxsf", "vmhgfs", "prl_fs", "hgfs", "fuse"),
+    )
 )
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 @contextmanager
-def replacing(path: str, mode: str = "w", **options: Any) -> Iterator[IO[Any]]:
+def replacing(path: str, mode: str = "w", *, durable: bool = True, **options: Any) -> Iterator[IO[Any]]:
     """A file to write aside; on a clean exit it is made durable and takes the place of `path` in one step.
 
-    After an error, `path` is as it was and nothing is left beside it.
+    After an error, `path` is as it was and nothing is left beside it. `durable=False` saves a sync: then a
+    power cut may leave the file empty, but nothing else does.
     """
     folder, name = os.path.split(path)
     aside = os.path.join(folder, f".{name}.{os.getpid()}.part")
@@ -33,18 +50,20 @@ def replacing(path: str, mode: str = "w", **options: Any) -> Iterator[IO[Any]]:
         with open(aside, mode, **options) as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         os.replace(aside, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(aside)
         raise
-    sync_folder(folder or ".")
+    if durable:
+        sync_folder(folder or ".")
 
 
-def write_text(path: str, text: str) -> None:
+def write_text(path: str, text: str, *, durable: bool = True) -> None:
     """Write a whole text file: afterwards it has the old content or the new, whatever happens in between."""
-    with replacing(path, "w", encoding="utf-8", newline="", errors="surrogatepass") as file:
+    with replacing(path, durable=durable, encoding="utf-8", newline="", errors="replace") as file:
         file.write(text)
 
 
@@ -55,7 +74,7 @@ def write_bytes(path: str, data: bytes) -> None:
 
 
 def sync_file(path: str) -> None:
-    """Make what was written to this file durable. Not for a file that SQLite has open: its locks would be lost."""
+    """Make what was written to this file durable. Not for one that SQLite has open: its locks would go."""
     _sync(path, os.O_RDWR)
 
 
@@ -74,13 +93,13 @@ def _sync(path: str, flags: int) -> None:
 
 
 def safe_name(text: str, limit: int = 100) -> str:
-    """A name for a file that is readable, stays in its folder and is not hidden. Different texts may share one."""
+    """A readable file name that stays in its folder and is not hidden. Different texts may share one."""
     name = _UNSAFE.sub("-", text).strip("-").lstrip(".-")[:limit].rstrip("-. ")
     return name or "unnamed"
 
 
 def on_network(path: str) -> bool:
-    """Whether this path, or the nearest parent that exists, is on a network file system. False where unknown."""
+    """Whether this path is, or would be, on a network file system. False where that is unknown."""
     try:
         with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
             mounts = file.read()
@@ -103,9 +122,7 @@ def file_system_of(path: str, mounts: str) -> str | None:
         if not separator or len(fields) < 5:
             continue
         point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
-        if len(point) >= best and _is_inside(
-            path, point
-        ):  # a later mount on the same point hides the earlier
+        if len(point) >= best and _is_inside(path, point):  # a later mount hides an earlier
             best, kind = len(point), kinds[0]
     return kind
 

@@ -175,6 +175,25 @@ def test_problems_of_python_data_name_the_path_only(tmp_path):
     assert str(caught.value).startswith("3 problems in the workload\n")
 
 
+@pytest.mark.parametrize(
+    ("env", "problem"),
+    [
+        ({1: "a", "1": "b"}, "env: the key '1' is given twice"),
+        ({(1, 2): "a"}, "env: expected a name, found (1, 2)"),
+        ({"a": "\0"}, "env.a: text with a NUL"),
+        ({"\ud800": "a"}, "env: text with a NUL or half a character"),
+        ({"a": 10**5000}, "env.a: a number that is too large"),
+        ({"a": b"bytes"}, "found a value of type bytes"),
+    ],
+    ids=["twice", "tuple", "nul", "half", "huge", "bytes"],
+)
+def test_python_data_that_no_file_could_hold_is_refused(tmp_path, env, problem):
+    data = {"kind": "sweep", "trials": {"table": "t"}, "run": {"command": "x"}, "env": env}
+    with pytest.raises(SpecError) as caught:
+        spec.parse(data, folder=tmp_path)
+    assert problem in str(caught.value)
+
+
 def test_data_that_holds_itself_is_a_problem(tmp_path):
     data = {"kind": "sweep"}
     data["env"] = data

@@ -51,7 +51,13 @@ def from_function(
     spec = specs.parse(_document(function, reference, settings), folder=root or folder)
     assert isinstance(spec, Sweep)
     job = SweepJob(spec, ListRows(given), limit, PICKLE_FILE if pickled is not None else None)
-    document = {"rows": True, "pickle": pickled is not None, "folder": spec.folder, "limit": limit, "sets": []}
+    document = {
+        "rows": True,
+        "pickle": pickled is not None,
+        "folder": spec.folder,
+        "limit": limit,
+        "sets": [],
+    }
     return Prepared(spec, job, document, given, pickled)
 
 
@@ -92,7 +98,9 @@ def _plain_rows(rows: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]
     plain = []
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
-            raise SpecError(f"Row {number} is a {type(row).__name__}.", hint="Each row is a dict of arguments.")
+            raise SpecError(
+                f"Row {number} is a {type(row).__name__}.", hint="Each row is a dict of arguments."
+            )
         plain.append({str(name): _plain(name, value, number) for name, value in row.items()})
     if not plain:
         raise SpecError("There are no rows.", hint="Each row is a dict of arguments: one trial.")

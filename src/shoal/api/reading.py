@@ -40,7 +40,9 @@ def results(run: str, *, best: int | None = None) -> tuple[list[str], list[dict[
             return store.columns(), list(store.rows())
         objective = store.info().objective
         if objective is None:
-            raise SpecError(f"Run {store.run} has no objective.", hint="Add objective: {metric: NAME, goal: max}.")
+            raise SpecError(
+                f"Run {store.run} has no objective.", hint="Add objective: {metric: NAME, goal: max}."
+            )
         return store.columns(), store.best(*objective, count=best)
 
 
@@ -121,7 +123,8 @@ def get(run: str, item: str | None = None, *, to: str | None = None) -> str:
             return _copy(os.path.join(kept, item), to or f"{store.run}-{item}")
         if not names:
             raise NotFound(
-                f"No item of {store.run} left files.", hint="Write them into the folder named by SHOAL_ITEM_DIR."
+                f"No item of {store.run} left files.",
+                hint="Write them into the folder named by SHOAL_ITEM_DIR.",
             )
         return _copy(kept, to or store.run)
 

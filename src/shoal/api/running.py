@@ -16,8 +16,8 @@ from shoal.cluster.here import Here
 from shoal.errors import ShoalError, SpecError
 from shoal.model import Plan
 from shoal.shape.pool import Watcher
-from shoal.store import RunStore, find_home, is_locked, make_home, resolve_run, run_folder
-from shoal.store.profiles import Profiles
+from shoal.store import RunStore, find_home, is_locked, resolve_run, run_folder
+from shoal.store.profiles import recall
 
 STOP_PATIENCE_S = 30.0
 
@@ -81,8 +81,7 @@ def new_session(prepared: Prepared, where: Machines, here: Here, watcher: Watche
     """A new run of a prepared workload, ready to be driven. Nothing is made before everything is known to fit."""
     where.ensure_room(prepared.job.need)
     home = _home(here)
-    profiles = Profiles(home)
-    plan_ = _plan(prepared, where, profiles)
+    plan_ = _plan(prepared, where, home)
     objective = getattr(prepared.spec, "objective", None)
     store = RunStore.create(
         home,
@@ -93,11 +92,11 @@ def new_session(prepared: Prepared, where: Machines, here: Here, watcher: Watche
         token=lambda: here.token(4),
         now=here.now(),
         objective=(objective.metric, objective.goal) if objective is not None else None,
+        plan=plan_,
     )
     try:
         functions.settle(prepared, store.folder)
-        store.save_plan(plan_)
-        session = Session(store, prepared.job, where, here, profiles, plan_)
+        session = Session(store, prepared.job, where, here)
     except BaseException:
         store.close()
         raise
@@ -123,7 +122,7 @@ def resume(
             return summary
         where = machines(cluster)
         where.ensure_room(prepared.job.need)
-        session = Session(store, prepared.job, where, here, Profiles(home), None)
+        session = Session(store, prepared.job, where, here)
     except BaseException:
         store.close()
         raise
@@ -173,15 +172,17 @@ def stop(run: str) -> str:
         return str(store.state())
 
 
-def plan(target: str, *, cluster: str | None = None, sets: Sequence[str] = (), limit: int | None = None) -> Plan:
+def plan(
+    target: str, *, cluster: str | None = None, sets: Sequence[str] = (), limit: int | None = None
+) -> Plan:
     """What would happen, why, and how long it would take. Starts nothing."""
     prepared = workloads.from_file(target, sets, limit)
-    return _plan(prepared, machines(cluster), Profiles(_home(Here())))
+    return _plan(prepared, machines(cluster), _home(Here()))
 
 
-def _plan(prepared: Prepared, where: Machines, profiles: Profiles) -> Plan:
+def _plan(prepared: Prepared, where: Machines, home: str) -> Plan:
     capacity = where.ensure_room(prepared.job.need)
-    return prepared.job.plan(list(where.nodes), capacity, profiles.recall(prepared.job.fingerprint))
+    return prepared.job.plan(list(where.nodes), capacity, recall(home, prepared.job.fingerprint))
 
 
 def check(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) -> Prepared:

@@ -12,11 +12,11 @@ from shoal.api.watching import Watchers
 from shoal.cluster.here import Here
 from shoal.engine.local.engine import LocalEngine
 from shoal.errors import ShoalError
-from shoal.model import Item, Outcome, Plan
+from shoal.model import Item, Outcome
 from shoal.plan.durations import Durations
 from shoal.shape.pool import Ended, Pool, Progress, Watcher
 from shoal.store import RunStore
-from shoal.store.profiles import Profiles
+from shoal.store.profiles import recall, remember
 from shoal.work.job import Past, PoolJob
 
 STOP_FILE = "stop"
@@ -27,14 +27,17 @@ class Session:
     """Drives a run to its end. `stop` may be called from a signal handler or another thread."""
 
     def __init__(
-        self, store: RunStore, job: PoolJob, machines: Machines, here: Here, profiles: Profiles, plan: Plan | None
+        self,
+        store: RunStore,
+        job: PoolJob,
+        machines: Machines,
+        here: Here,
     ) -> None:
         self.store = store
         self.job = job
-        self.plan = plan
         self._here = here
-        self._profiles = profiles
         self._began = here.now()
+        self._epoch = store.info().epoch
         self._next_look = 0.0
         self._watchers = Watchers([self])
         self._stop_file = os.path.join(store.folder, STOP_FILE)
@@ -43,7 +46,7 @@ class Session:
         waiting = self._waiting() if past.waiting else iter(())
         store.set_state("running", self._began)
         self._engine = LocalEngine(
-            machines.nodes, store.folder, scope=machines.scope, session=str(store.epoch)
+            machines.nodes, store.folder, scope=machines.scope, session=str(self._epoch)
         )
         self._pool = Pool(
             self._engine,
@@ -98,7 +101,7 @@ class Session:
             os.unlink(self._stop_file)
 
     def _past(self) -> Past:
-        if self.store.epoch <= 1:
+        if self._epoch <= 1:
             return Past()
         counts = self.store.counts()
         waiting = sum(counts.get(state, 0) for state in ("waiting", "running", "stopped"))
@@ -119,10 +122,10 @@ class Session:
 
     def _durations(self) -> Durations:
         durations = Durations()
-        profile = self._profiles.recall(self.job.fingerprint)
+        profile = recall(self.store.home, self.job.fingerprint)
         if profile is not None:
             durations.tell_all((content, {}, seconds) for content, seconds in profile.seconds.items())
-        if self.store.epoch > 1:
+        if self._epoch > 1:
             durations.tell_all(
                 (content, params, seconds) for content, params, seconds, _ in self.store.durations()
             )
@@ -171,7 +174,7 @@ class Session:
         if measured:
             uses = self._pool.worker_uses()
             startup = sum(use.startup_s for use in uses) / len(uses) if uses else 0.0
-            self._profiles.remember(self.job.fingerprint, "machine", measured, startup)
+            remember(self.store.home, self.job.fingerprint, "machine", measured, now=now, startup_s=startup)
 
 
 def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:

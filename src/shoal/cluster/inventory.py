@@ -30,7 +30,10 @@ def _cpu_quota() -> float | None:
     if text is not None:
         quota, _, period = text.partition(" ")
         return None if quota == "max" else float(quota) / float(period)
-    quota_v1, period_v1 = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+    quota_v1, period_v1 = (
+        _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
+        _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
+    )
     if quota_v1 is None or period_v1 is None or int(quota_v1) <= 0:
         return None
     return int(quota_v1) / int(period_v1)

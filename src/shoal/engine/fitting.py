@@ -48,7 +48,8 @@ def rooms(nodes: Iterable[Node], held: Iterable[Place] = ()) -> dict[str, Room]:
 
 
 def fit(needs: Sequence[Need], left: Mapping[str, Room]) -> list[tuple[str, tuple[str, ...]]] | None:
-    """A host and devices for each need, or None where they do not all fit. Books what it finds in `left`.
+    """A host and devices for each need, or None where they do not all fit. Books what it finds in `left`, which is
+    then of no further use when the answer is None.
 
     The hardest needs choose first; each goes to the node with the most CPU left, so that work spreads.
     """

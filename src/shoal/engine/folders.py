@@ -6,6 +6,7 @@ A million items must not mean a million folders, and making one is slow: an empt
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 
 class ItemFolder:
@@ -59,8 +60,6 @@ class ItemFolder:
     def close(self) -> None:
         """Remove the spare folder."""
         if self._path is not None:
-            try:
+            with suppress(OSError):
                 os.rmdir(self._path)
-            except OSError:
-                pass
             self._path = None

@@ -91,7 +91,9 @@ class Harness:
                 self._changed.wait()
             return self._queue.popleft() if self._queue else None
 
-    def _attempt(self, runner: Runner, entry: messages.Entry, told: list[messages.Message]) -> messages.Message:
+    def _attempt(
+        self, runner: Runner, entry: messages.Entry, told: list[messages.Message]
+    ) -> messages.Message:
         seq, attempt, item, params, texts = entry
         last: dict[str, Any] = {}
         work = Work(seq, attempt, item, params, texts, report=self._reporter(seq, attempt, last))
@@ -118,11 +120,15 @@ class Harness:
         self._checkpoints.leave()
         kept = self._items.leave()
         last.update(metrics)
-        return messages.ended(seq, attempt, time.time(), state, last, error, seconds, log_start, log_end, kept)
+        return messages.ended(
+            seq, attempt, time.time(), state, last, error, seconds, log_start, log_end, kept
+        )
 
     def _run(self, runner: Runner, work: Work) -> tuple[str, Mapping[str, Any], str | None]:
         try:
             self._interruptible = True
+            if work.cancelled:
+                raise Cancelled  # It was cancelled before it could be interrupted.
             result = runner.run(work)
             self._interruptible = False
             if work.cancelled:

@@ -16,7 +16,8 @@ def _prctl(option: int, value: int) -> bool:
         return False
     import ctypes
 
-    return ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) == 0
+    status: int = ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+    return status == 0
 
 
 def become_subreaper() -> bool:

@@ -106,7 +106,9 @@ def _wait(child: subprocess.Popen[bytes], wake: int, reports: ReportFile, work: 
 
 def _why(status: int, log_fd: int, log_start: int) -> str:
     """The exit status in words, and the last line the command wrote, which is where programs say what was wrong."""
-    words = f"exited with status {status}" if status > 0 else describe_status(status).removeprefix("the process ")
+    words = (
+        f"exited with status {status}" if status > 0 else describe_status(status).removeprefix("the process ")
+    )
     end = os.lseek(log_fd, 0, os.SEEK_END)
     start = max(log_start, end - TAIL_BYTES)
     tail = os.pread(log_fd, end - start, start).decode("utf-8", "replace")
@@ -123,7 +125,7 @@ class ReportFile:
         self._rest = b""
 
     def __enter__(self) -> ReportFile:
-        self._file = open(self._path, "w+b")  # noqa: SIM115 - closed by __exit__
+        self._file = open(self._path, "w+b")
         return self
 
     def __exit__(self, *_: object) -> None:

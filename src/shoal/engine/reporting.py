@@ -56,7 +56,9 @@ def _plain(name: object, value: Any) -> Any:
         return [_plain(name, entry) for entry in value]
     if isinstance(value, dict):
         return {str(key): _plain(key, entry) for key, entry in value.items()}
-    raise TypeError(f"metric {name!r} is a {type(value).__name__}; expected a number, a text or a list of them")
+    raise TypeError(
+        f"metric {name!r} is a {type(value).__name__}; expected a number, a text or a list of them"
+    )
 
 
 _EXACT = (bool, int, float, str, type(None))

@@ -9,13 +9,24 @@ from typing import Any, Protocol
 class Work:
     """One attempt at one item, as the runner sees it."""
 
-    __slots__ = ("attempt", "cancelled", "folder", "id", "log_fd", "on_cancel", "params", "report", "seq", "texts")
+    __slots__ = (
+        "attempt",
+        "cancelled",
+        "folder",
+        "id",
+        "log_fd",
+        "on_cancel",
+        "params",
+        "report",
+        "seq",
+        "texts",
+    )
 
     def __init__(
         self,
         seq: int,
         attempt: int,
-        id: str,
+        id: str,  # noqa: A002 - the word people use
         params: Mapping[str, Any],
         texts: Mapping[str, str] | None,
         *,
@@ -51,5 +62,5 @@ class Failed(Exception):  # noqa: N818 - a state, not an error of Shoal
     """The item failed, and this is the whole sentence to record; no traceback is wanted."""
 
 
-class Cancelled(BaseException):  # noqa: N818 - passes through `except Exception` in user code on purpose
+class Cancelled(BaseException):
     """Raised inside user code when its item was asked to end."""

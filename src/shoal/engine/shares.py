@@ -19,7 +19,9 @@ def fair_shares(total: float, wants: Mapping[str, float]) -> dict[str, float]:
     return shares
 
 
-def may_take(me: str, more: float, total: float, wants: Mapping[str, float], holds: Mapping[str, float]) -> bool:
+def may_take(
+    me: str, more: float, total: float, wants: Mapping[str, float], holds: Mapping[str, float]
+) -> bool:
     """Whether taking `more` leaves every other run that waits its share.
 
     A run that holds nothing may always take its first worker where there is room.
@@ -36,7 +38,7 @@ def may_take(me: str, more: float, total: float, wants: Mapping[str, float], hol
 def surplus(me: str, total: float, wants: Mapping[str, float], holds: Mapping[str, float]) -> float:
     """How much this run has to give back: what others lack, up to what it holds above its own share.
 
-    The last worker is never asked for: a run keeps what lets it go on.
+    The caller gives back whole workers that fit into it, so a run whose one worker is above its share keeps it.
     """
     shares = fair_shares(total, wants)
     free = max(0.0, total - sum(holds.values()))

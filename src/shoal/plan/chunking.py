@@ -1,4 +1,4 @@
-"""How much to hand to a worker at once: enough that handing out costs little, little enough that the tail stays short."""
+"""How much to hand to a worker at once: so much that it costs little, so little that the tail stays short."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class _Mean:
 
 
 class Durations:
-    """Learns on the logarithm of seconds, where effects of parameters multiply and one long item does not drown the rest."""
+    """Learns on the logarithm of seconds, where effects multiply and one long item does not drown the rest."""
 
     def __init__(self) -> None:
         self._exact: dict[str, _Mean] = {}

@@ -27,8 +27,12 @@ def lower_bound(durations: Sequence[float], workers: int) -> float:
 
 def predict(durations: Sequence[float], spread_s: float, workers: int, overhead_s: float) -> Prediction:
     """A run's seconds. `spread_s` is the standard deviation of one item around its expectation."""
-    middle = makespan(durations, workers) + overhead_s
-    per_worker = max(1.0, len(durations) / max(workers, 1))
+    return interval(makespan(durations, workers) + overhead_s, spread_s, len(durations), workers)
+
+
+def interval(middle: float, spread_s: float, items: int, workers: float) -> Prediction:
+    """A range around the most likely seconds: what items may differ by, and what a machine may."""
+    per_worker = max(1.0, items / max(workers, 1.0))
     wide = SURE * spread_s * math.sqrt(per_worker) + 0.05 * middle + 0.1
     return Prediction(max(0.0, middle - wide), middle, middle + wide)
 

@@ -105,7 +105,9 @@ def _sampler(name: str, space: Mapping[str, Range], seed: int | None) -> optuna.
     if name == "random":
         return optuna.samplers.RandomSampler(seed=seed)
     if name == "grid":
-        return optuna.samplers.GridSampler({key: _values(key, range_) for key, range_ in space.items()}, seed=seed)
+        return optuna.samplers.GridSampler(
+            {key: _values(key, range_) for key, range_ in space.items()}, seed=seed
+        )
     # Trials in flight count as probably bad, so that many workers do not all try the same spot.
     return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
 

@@ -1,1 +1,1 @@
-"""The shapes of execution. Retry, timeout, resume, progress and placement are written here, once, for every kind."""
+"""The shapes of execution. Retry, timeout, resume and progress are written here, once, for every kind."""

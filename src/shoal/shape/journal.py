@@ -32,4 +32,4 @@ class Journal(Protocol):
         """The item has its final state."""
 
     def commit(self) -> None:
-        """Make everything told so far durable. Raises `StoreError` when it cannot; then it may be called again."""
+        """Make everything told so far durable, or raise `StoreError`; then it may be called again."""

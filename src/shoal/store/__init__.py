@@ -7,9 +7,10 @@ from shoal.store.index import list_runs, remove
 from shoal.store.journal import SqliteJournal
 from shoal.store.lock import RunLock, is_locked
 from shoal.store.memory import MemoryJournal
+from shoal.store.reading import RunInfo
 from shoal.store.records import ItemRecord, Report
 from shoal.store.rows import Columns, result_row
-from shoal.store.run import RunInfo, RunStore
+from shoal.store.run import RunStore
 from shoal.store.summary import RunSummary
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """The JSON value nearest to something that is none: numpy scalars and arrays by value, the rest as text."""
+    """The JSON value nearest to something that is none: numpy by value, the rest as text."""
     for method in ("item", "tolist"):
         convert = getattr(value, method, None)
         if callable(convert):
@@ -23,8 +23,8 @@ def plain(value: Any) -> Any:
 
 
 def _make_encode() -> Callable[[Any], str]:
-    """What `JSONEncoder.encode` does, without making a new C encoder each time: that is a third of its cost."""
-    make = getattr(json.encoder, "c_make_encoder", None)
+    """What `JSONEncoder.encode` does, without making a C encoder each time: a third of its cost."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
     try:
         chunks = make(None, plain, json.encoder.encode_basestring_ascii, None, ":", ",", False, True, True)
         if "".join(chunks({"a": [1, "é"]}, 0)) == '{"a":[1,"\\u00e9"]}':

@@ -39,12 +39,16 @@ def make_home(home: str) -> None:
             file.write("*\n")  # runs are no source code
 
 
-def cannot_make(path: str, error: OSError) -> SpecError:
+def cannot_make(path: str, error: Exception) -> SpecError:
     """The error for a folder that cannot be made; says what is in the way when something is."""
-    blocker = error.filename or path
+    blocker = getattr(error, "filename", None) or path
     while blocker and not os.path.lexists(blocker):
         blocker = os.path.dirname(blocker)
-    found = f"{blocker} is a file, not a folder" if os.path.isfile(blocker) else f"{error.strerror or error}"
+    found = (
+        f"{blocker} is a file, not a folder"
+        if os.path.isfile(blocker)
+        else str(getattr(error, "strerror", None) or error)
+    )
     return SpecError(f"Runs cannot be kept in {path}: {found}.", hint=_HINT)
 
 

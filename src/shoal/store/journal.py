@@ -1,6 +1,6 @@
 """The journal of a run in its `run.db`, at high rate: calls fill buffers, a commit is one transaction.
 
-An item that starts and ends between two commits is written once. What the buffers hold is lost with the driver.
+An item that starts and ends between two commits is written once. The buffers are lost with the driver.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from shoal.store.schema import FINAL, ITEM_COLUMNS, ITEM_STATES
 from shoal.store.sqlite import clean, in_our_words, transaction
 
 _STATE, _ATTEMPT, _USED, _NODE, _STARTED, _ERROR = 6, 7, 8, 9, 10, 13  # places in a row of ITEM_COLUMNS
-_LOG_FILE, _LOG_END = 14, 17
+_LOG_FILE, _LOG_START, _KEPT = 14, 15, 17
+_NOT_RUN = (None, None, None, None, None, None, None, None, 0)
 
 _ADD = f"INSERT OR IGNORE INTO items VALUES({','.join('?' * len(ITEM_COLUMNS))})"
 _END = (
@@ -24,12 +25,13 @@ _END = (
     " log_file=coalesce(?,log_file), log_start=coalesce(?,log_start), log_end=?, kept=? WHERE seq=? AND "
 )
 _MOVE = (
-    "UPDATE items SET state=?, attempt=?, used=coalesce(?,used), node=?, started=?, seconds=NULL, metrics=NULL,"
-    " error=coalesce(?,error), log_file=coalesce(?,log_file), log_start=coalesce(?,log_start),"
+    "UPDATE items SET state=?, attempt=?, used=coalesce(?,used), node=?, started=?, seconds=NULL,"
+    " metrics=NULL, error=coalesce(?,error), log_file=coalesce(?,log_file), log_start=coalesce(?,log_start),"
     " log_end=CASE WHEN ? IS NULL THEN log_end END WHERE seq=? AND "
 )
 _OPEN = "attempt<=? AND state IN ('waiting','running')"
 """The last fence: nothing replaces a final state, and no older attempt replaces a newer."""
+_KEYS = ("counts", "params", "metrics", "objective", "best", "last", "reports")
 _REPORT = "INSERT OR IGNORE INTO reports VALUES(?,?,?,?,?,?)"
 
 
@@ -40,7 +42,7 @@ class SqliteJournal:
         self._connection, self._path, self._run = connection, path, run
         self._new: dict[int, list[Any]] = {}
         self._ended: dict[int, tuple[Any, ...]] = {}
-        self._moved: dict[int, list[Any]] = {}
+        self._moved: dict[int, tuple[Any, ...]] = {}
         self._ended_again: list[tuple[Any, ...]] = []
         self._reports: list[tuple[Any, ...]] = []
         self._running: dict[int, int] = {}
@@ -51,17 +53,22 @@ class SqliteJournal:
 
     def reload(self) -> None:
         """Read what is committed anew. The buffers must be empty."""
-        known = meta.read(
-            self._connection, ("counts", "params", "metrics", "objective", "best", "last", "reports")
-        )
+        known = meta.read(self._connection, _KEYS)
         self._counts: dict[str, int] = dict.fromkeys(ITEM_STATES, 0) | known.get("counts", {})
         self._params: dict[str, None] = dict.fromkeys(known.get("params", ()))
         self._metrics: dict[str, None] = dict.fromkeys(known.get("metrics", ()))
-        self._metric, self._goal = known.get("objective") or (None, None)
+        objective: tuple[str | None, str | None] = known.get("objective") or (None, None)
+        self._metric, self._goal = objective
         self._best: list[Any] | None = known.get("best")
         self._last: float = known.get("last", 0.0)
         self._report_number: int = known.get("reports", 0)
         self._named = (len(self._params), len(self._metrics))
+        self._highest: int = self._connection.execute("SELECT max(seq) FROM items").fetchone()[0] or 0
+
+    def _is_there(self, seq: int) -> bool:
+        query = "SELECT 1 FROM items WHERE seq=?"
+        with in_our_words(self._path, self._run):
+            return self._connection.execute(query, (seq,)).fetchone() is not None
 
     def _take_over(self) -> None:
         """What ran or was stopped under an earlier driver waits again under this one."""
@@ -74,17 +81,26 @@ class SqliteJournal:
         """New items, waiting. One that is there already is left as it is."""
         new, names = self._new, self._params
         for seq, identity, params, texts, content, occurrence, attempt, used in items:
-            if seq in new:
+            if seq in new or (seq <= self._highest and self._is_there(seq)):
                 continue
             for name in params:
                 if name not in names:
                     names[name] = None
             encoded, exact = encode(params), encode(texts) if texts else None
-            # fmt: off
-            new[seq] = [seq, clean(identity), content, occurrence, encoded, exact, "waiting", attempt, used,
-                        None, None, None, None, None, None, None, None, 0]
-            # fmt: on
-        self._counts["waiting"] += len(items)
+            row = [
+                seq,
+                clean(identity),
+                content,
+                occurrence,
+                encoded,
+                exact,
+                "waiting",
+                attempt,
+                used,
+                *_NOT_RUN,
+            ]
+            new[seq] = row
+            self._counts["waiting"] += 1
 
     def started(self, seq: int, attempt: int, node: str, at: float, log: LogSlice | None) -> None:
         """The item runs now. Written only when it still does at the next commit."""
@@ -94,7 +110,7 @@ class SqliteJournal:
         self._last = max(self._last, at)
 
     def requeued(self, seq: int, attempt: int, used: int, error: str | None) -> None:
-        """An attempt is over without an end: the item waits again. An `error` of None leaves the one before."""
+        """An attempt is over without an end: it waits again. Without an `error` the one before stays."""
         if self._move(seq, attempt, "waiting", used, None, None, error, None, None):
             self._running.pop(seq, None)
 
@@ -112,9 +128,10 @@ class SqliteJournal:
         state, metrics, error, seconds, log, kept = outcome
         running = self._running.get(seq)
         row = self._new.get(seq)
-        if (running is not None and attempt < running) or (
-            row is not None and (attempt < row[_ATTEMPT] or row[_STATE] in FINAL)
-        ):
+        if row is None:
+            if seq > self._highest or (running is not None and attempt < running):
+                return
+        elif attempt < row[_ATTEMPT] or row[_STATE] in FINAL:
             return
         names = self._metrics
         for name in metrics:
@@ -126,12 +143,10 @@ class SqliteJournal:
             error, node = clean(error), clean(node) or ""
         if row is not None:
             row[_STATE:_LOG_FILE] = state, attempt, used, node, started, seconds, encoded, error
-            row[_LOG_FILE:] = file or row[_LOG_FILE], start if file else row[15], end, kept
+            row[_LOG_FILE:] = file or row[_LOG_FILE], start if file else row[_LOG_START], end, kept
         else:
-            # fmt: off
-            change = (state, attempt, used, node, started, seconds, encoded, error, file, start, end, kept,
-                      seq, attempt)
-            # fmt: on
+            told = (state, attempt, used, node, started, seconds, encoded, error)
+            change = (*told, file, start, end, kept, seq, attempt)
             if self._ended.setdefault(seq, change) is not change:
                 self._ended_again.append(change)
                 return
@@ -151,15 +166,15 @@ class SqliteJournal:
         if not (self._new or self._ended or self._moved or self._reports):
             return
         connection = self._connection
-        with in_our_words(self._path, self._run):
-            with transaction(connection):
-                exact = self._write_items()
-                if self._reports:
-                    connection.executemany(_REPORT, self._reports)
-                if not exact:
-                    self._counts = count_again(connection)
-                meta.write(connection, self._summary())
+        with in_our_words(self._path, self._run), transaction(connection):
+            exact = self._write_items()
+            if self._reports:
+                connection.executemany(_REPORT, self._reports)
+            if not exact:
+                self._counts = count_again(connection)
+            meta.write(connection, self._summary())
         self._named = (len(self._params), len(self._metrics))
+        self._highest = max(self._highest, max(self._new, default=0))
         for buffer in (self._new, self._ended, self._moved, self._ended_again, self._reports):
             buffer.clear()
 
@@ -204,7 +219,7 @@ class SqliteJournal:
         """Note a state that is not final. False when this item is known to be past it."""
         running = self._running.get(seq)
         row, change = self._new.get(seq), self._moved.get(seq)
-        if running is not None and attempt < running:
+        if (running is not None and attempt < running) or (row is None and seq > self._highest):
             return False
         if row is not None:
             if attempt < row[_ATTEMPT] or row[_STATE] in FINAL:
@@ -214,7 +229,7 @@ class SqliteJournal:
             row[_NODE:_ERROR] = clean(node), at, None, None
             row[_ERROR] = row[_ERROR] if error is None else clean(error)
             if file is not None:
-                row[_LOG_FILE:_LOG_END] = file, start, None
+                row[_LOG_FILE:_KEPT] = file, start, None
         else:
             if change is not None:
                 if attempt < change[1]:
@@ -222,10 +237,8 @@ class SqliteJournal:
                 used = change[2] if used is None else used
                 error = change[5] if error is None else error
                 file, start = (change[6], change[7]) if file is None else (file, start)
-            # fmt: off
-            self._moved[seq] = [state, attempt, used, clean(node), at, clean(error), file, start, file,
-                                seq, attempt]
-            # fmt: on
+            told = (state, attempt, used, clean(node), at, clean(error))
+            self._moved[seq] = (*told, file, start, file, seq, attempt)
         self._counts["waiting" if running is None else "running"] -= 1
         self._counts[state] += 1
         return True

@@ -21,7 +21,7 @@ _TRIES, _PAUSE_S = 20, 0.005  # someone who only asks `is_locked` holds the lock
 
 
 class RunLock:
-    """A lock that this process holds, until `release` or the end of the process. `release` may be called twice."""
+    """A lock that this process holds until `release`, which may be called twice, or until it ends."""
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path

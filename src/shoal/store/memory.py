@@ -1,4 +1,4 @@
-"""A journal without a disk, for simulations: what was not committed is lost in a `crash`, as it would be on one.
+"""A journal without a disk, for simulations: what was not committed is lost in a `crash`.
 
 It also watches: whatever a shape tells it that cannot be true is kept in `violations`.
 """
@@ -56,7 +56,7 @@ class MemoryJournal:
         if old is not None:
             if used < old.item.used:
                 self.violations.append(
-                    f"item {seq} was requeued with {used} attempts used, after {old.item.used}"
+                    f"item {seq} requeued with {used} attempts used, after {old.item.used}"
                 )
             item = _with(old.item, attempt, used)
             error = old.error if error is None else error
@@ -82,7 +82,7 @@ class MemoryJournal:
         self._reports_committed = len(self._reports)
 
     def crash(self) -> list[Item]:
-        """Lose what was not committed, and give what a new driver reads: all that is not at its end, in order."""
+        """Lose what was not committed, and give what a new driver reads: all that has no end, in order."""
         del self._reports[self._reports_committed :]
         self._dirty.clear()
         for seq, record in self._committed.items():
@@ -122,9 +122,7 @@ class MemoryJournal:
             return None
         if old.state in FINAL:
             again = " again" if call == "ended" else ""
-            self.violations.append(
-                f"item {seq} {call}{again} (attempt {attempt}), but was {old.state} already"
-            )
+            self.violations.append(f"item {seq} {call}{again} (attempt {attempt}), but was {old.state}")
             return None
         known = old.item.attempt
         if attempt < known or (newer and attempt == known and old.state == "waiting"):

@@ -6,8 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from shoal.model import Item
 from shoal.store import items, meta, rows
@@ -21,8 +20,7 @@ from shoal.store.summary import summarize, worked
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class RunInfo:
+class RunInfo(NamedTuple):
     """A run as a whole. `items` counts all its items by state; times are seconds since the epoch."""
 
     run: str

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from shoal.errors import NotFound, SpecError, nearest
 from shoal.files import write_text
-from shoal.model import Item, Plan
-from shoal.store import index, items, meta, rows
+from shoal.model import Plan
+from shoal.store import index, meta
+from shoal.store.encode import plain
 from shoal.store.home import cannot_make, make_home, run_folder, run_ids
 from shoal.store.journal import SqliteJournal, count_again
-from shoal.store.lock import RunLock, is_locked, owner
-from shoal.store.records import ItemRecord, Report
+from shoal.store.lock import RunLock
+from shoal.store.reading import RunReader
 from shoal.store.schema import ITEM_STATES, RUN_STATES, make_tables
 from shoal.store.sqlite import build, check_version, connect, connect_to_read, in_our_words, transaction
 from shoal.store.summary import RunSummary, summarize, worked
@@ -29,14 +28,12 @@ from shoal.store.summary import RunSummary, summarize, worked
 _NAME_TRIES = 200
 
 
-class RunStore:
+class RunStore(RunReader):
     """A run that is open. Close it, or use it in a `with`. One thread at a time."""
 
     def __init__(self, home: str, run: str, connection: sqlite3.Connection, lock: RunLock | None) -> None:
-        self.home, self.run = home, run
-        self.folder = run_folder(home, run)
-        self._path = os.path.join(self.folder, "run.db")
-        self._connection, self._lock = connection, lock
+        super().__init__(home, run, connection)
+        self._lock = lock
         self._journal: SqliteJournal | None = None
 
     @classmethod
@@ -51,6 +48,7 @@ class RunStore:
         token: Callable[[], str],
         now: float,
         objective: tuple[str, str] | None = None,
+        plan: Plan | None = None,
     ) -> RunStore:
         """A new run, queued, with its lock taken. `token` gives four hexadecimal digits, others each time.
 
@@ -61,18 +59,19 @@ class RunStore:
         lock: RunLock | None = None
         known = {"run": run, "kind": kind, "name": name, "state": "queued", "created": now, "epoch": 1}
         known |= {"seconds": 0.0, "counts": dict.fromkeys(ITEM_STATES, 0), "objective": objective}
-        known |= {"document": document, "spec": spec_text}
+        known |= {"document": document, "spec": spec_text} | _of_plan(plan)
         path = os.path.join(folder, "run.db")
         try:
             lock = RunLock.take(os.path.join(folder, "lock"), run=run, now=now)
             with open(os.path.join(folder, "spec.yaml"), "w", encoding="utf-8", errors="replace") as file:
                 file.write(spec_text)
-            build(path, lambda connection: (make_tables(connection), meta.write(connection, known))[0])
+            _write_plan(folder, plan)
+            build(path, lambda connection: _fill(connection, known))
             store = cls(home, run, connect(path), lock)
         except BaseException as error:
             if lock is not None:
                 lock.release()
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove_folder(folder)
             if isinstance(error, (OSError, sqlite3.Error)):
                 raise cannot_make(folder, error) from error
             raise
@@ -147,15 +146,14 @@ class RunStore:
 
     def save_plan(self, plan: Plan) -> None:
         """Write `plan.json`, and remember the number of items and the prediction."""
-        document = plan.document()
         with self._guard():
-            write_text(os.path.join(self.folder, "plan.json"), json.dumps(document, indent=2) + "\n")
-        self._write_meta({"total": plan.items, "predicted_seconds": document["predicted_seconds"]})
+            _write_plan(self.folder, plan)
+        self._write_meta(_of_plan(plan))
 
     # Items
 
     def journal(self) -> SqliteJournal:
-        """The record to be written as the run goes; always the same one. What was left running waits again."""
+        """The record to be written as the run goes; always the same. What ran or was stopped waits again."""
         if self._lock is None:
             raise ValueError(f"run {self.run!r} is open for reading only")
         if self._journal is None:
@@ -168,8 +166,8 @@ class RunStore:
             self._journal.commit()
         with self._guard(), transaction(self._connection):
             count = self._connection.execute(
-                "UPDATE items SET state='waiting', used=0, node=NULL, started=NULL, seconds=NULL, metrics=NULL,"
-                " error=NULL WHERE state='failed'"
+                "UPDATE items SET state='waiting', used=0, node=NULL, started=NULL, seconds=NULL,"
+                " metrics=NULL, error=NULL WHERE state='failed'"
             ).rowcount
             meta.write(self._connection, {"counts": count_again(self._connection)})
         if self._journal is not None:
@@ -192,6 +190,32 @@ class RunStore:
     def _write_meta(self, values: Mapping[str, Any]) -> None:
         with self._guard(), transaction(self._connection):
             meta.write(self._connection, values)
+
+
+def _remove_folder(folder: str) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _of_plan(plan: Plan | None) -> dict[str, Any]:
+    """What of the plan is asked for often."""
+    if plan is None:
+        return {}
+    return {"total": plan.items, "predicted_seconds": plan.document()["predicted_seconds"]}
+
+
+def _write_plan(folder: str, plan: Plan | None) -> None:
+    """For people and for comparing; not synced, since the run does not depend on it."""
+    if plan is not None:
+        text = json.dumps(plan.document(), indent=2, default=plain) + "\n"
+        write_text(os.path.join(folder, "plan.json"), text, durable=False)
+
+
+def _fill(connection: sqlite3.Connection, known: Mapping[str, Any]) -> None:
+    make_tables(connection)
+    meta.write(connection, known)
+
 
 def _new_folder(home: str, name: str, token: Callable[[], str]) -> tuple[str, str]:
     for _ in range(_NAME_TRIES):

@@ -1,4 +1,4 @@
-"""The tables of `run.db`, and the states an item can be in. The only other SQL is beside what it reads or writes."""
+"""The tables of `run.db`, and the states an item can be in. Other SQL is beside what it is for."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ UNFINISHED = ("waiting", "running", "stopped")
 RUN_STATES = ("queued", "running", "succeeded", "failed", "stopped", "interrupted")
 
 ITEM_COLUMNS = (
-    "seq id content occurrence params texts state attempt used node started seconds metrics error "
-    "log_file log_start log_end kept"
-).split()
+    *("seq", "id", "content", "occurrence", "params", "texts", "state", "attempt", "used", "node", "started"),
+    *("seconds", "metrics", "error", "log_file", "log_start", "log_end", "kept"),
+)
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
     """All tables. No index but the keys: each would cost every insert more than it saves a reader."""
     connection.execute(
-        "CREATE TABLE items(seq INTEGER PRIMARY KEY, id TEXT, content TEXT, occurrence INT, params TEXT, texts TEXT,"
-        " state TEXT, attempt INT, used INT, node TEXT, started REAL, seconds REAL, metrics TEXT, error TEXT,"
-        " log_file TEXT, log_start INT, log_end INT, kept INT)"
+        "CREATE TABLE items(seq INTEGER PRIMARY KEY, id TEXT, content TEXT, occurrence INT, params TEXT,"
+        " texts TEXT, state TEXT, attempt INT, used INT, node TEXT, started REAL, seconds REAL, metrics TEXT,"
+        " error TEXT, log_file TEXT, log_start INT, log_end INT, kept INT)"
     )
     connection.execute(
         "CREATE TABLE reports(seq INT, attempt INT, number INT, step INT, at REAL, metrics TEXT,"

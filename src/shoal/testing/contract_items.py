@@ -86,6 +86,17 @@ class ItemContract(ContractBase):
         reports = of(ItemProgressed, events[1:-1])
         assert [(event.step, event.metrics["value"]) for event in reports] == [(n, n) for n in range(5)]
 
+    def test_an_outcome_has_what_was_reported_under_what_was_returned(self, start: Start) -> None:
+        engine = start()
+        worker = self.worker(engine)
+        engine.submit(worker, [item(1, "report", n=3), item(2, "report", n=3, hang=True)])
+        events = self.collect(engine, heard(ItemProgressed, 6))
+        engine.cancel(worker, 2, 0, "pruned", "not promising")
+        events += self.collect(engine, ended(2))
+        first, second = [event.outcome.metrics for event in of(ItemEnded, events)]
+        assert first == {"value": 3, "last": 2}
+        assert second == {"value": 2, "last": 2}
+
     def test_recall_returns_exactly_what_had_not_started_and_once(self, start: Start) -> None:
         engine = start()
         worker = self.worker(engine)
@@ -135,6 +146,15 @@ class ItemContract(ContractBase):
         first, second = of(ItemEnded, self.collect(engine, ended(1, 2)))
         assert (first.seq, first.outcome.state, first.outcome.error) == (1, state, "no longer wanted")
         assert (second.seq, second.outcome.state) == (2, "done")
+
+    def test_a_cancel_right_after_the_start_is_not_lost(self, start: Start) -> None:
+        engine = start()
+        worker = self.worker(engine)
+        for seq in range(1, 41):
+            engine.submit(worker, [item(seq, "hang")])
+            self.collect(engine, heard(ItemStarted))
+            engine.cancel(worker, seq, 0, "stopped", "at once")
+            assert of(ItemEnded, self.collect(engine, ended(seq)))[0].outcome.state == "stopped"
 
     def test_cancel_of_an_item_that_is_not_running_does_nothing(self, start: Start) -> None:
         engine = start()

@@ -64,6 +64,7 @@ class WorkerContract(ContractBase):
         worker = self.worker(engine)
         engine.submit(worker, [item(1, "stubborn"), item(2)])
         self.collect(engine, heard(ItemStarted))
+        quiet(engine, 0.2)  # it has to get as far as being stubborn
         engine.cancel(worker, 1, 0, "stopped", "please")
         assert of(ItemEnded, quiet(engine, self.quiet_s)) == []
         engine.kill(worker)

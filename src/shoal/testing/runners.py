@@ -69,11 +69,13 @@ def _stubborn(work: Work) -> None:
 
 
 def _report(work: Work) -> Mapping[str, Any]:
-    """`n` reports with the steps 0, 1, ...; `seconds` is the time for all of them."""
+    """`n` reports with the steps 0, 1, ...; `seconds` is the time for all of them; `hang` makes it stay."""
     count = work.params.get("n", 3)
     for step in range(count):
         time.sleep(work.params.get("seconds", 0.0) / count)
-        work.report({"value": step}, step)
+        work.report({"value": step, "last": step}, step)
+    while work.params.get("hang", False):
+        time.sleep(0.02)
     return {"value": count}
 
 

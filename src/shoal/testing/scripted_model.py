@@ -27,8 +27,11 @@ def simulated(factory: Factory, item: Item) -> Behaviour:
             return Behaviour(seconds, hang=True, ignores_cancel=True)
         case "report":
             count = params.get("n", 3)
-            reports = tuple(((step + 1) / count, {"value": step}, step) for step in range(count))
-            return Behaviour(seconds, metrics={"value": count}, reports=reports)
+            reports = tuple(
+                ((step + 1) / count, {"value": step, "last": step}, step) for step in range(count)
+            )
+            hang = bool(params.get("hang", False))
+            return Behaviour(seconds, metrics={"value": count}, reports=reports, hang=hang)
         case "print":
             return Behaviour(seconds)
         case "env":

@@ -32,8 +32,10 @@ class PoolJob(Protocol):
     policy: Policy
     failures: int
     """How many failed items still make a run that succeeded."""
-    fingerprint: str
-    """Equal for workloads whose items take equally long: what was learned from one serves the other."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for workloads whose items take equally long: what was learned from one serves the other."""
 
     def total(self) -> int | None:
         """How many items there will be, where that is known."""

@@ -323,9 +323,9 @@ def test_rows_with_more_cells_than_columns_are_told_by_line(tmp_path: Path) -> N
 
 def test_every_problem_of_a_csv_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
-        open_table(saved(tmp_path, "t.csv", "a,,a,node\n1,2,3,4,5\n1,2,3,4\n"))
-    assert len(caught.value.problems) == 4
-    assert str(caught.value).count("\n") == 3
+        open_table(saved(tmp_path, "t.csv", 'a,,a,node\n1,2,3,4,5\n1,2,3,4\n"open'))
+    assert len(caught.value.problems) == 5
+    assert str(caught.value).count("\n") == 4
 
 
 @pytest.mark.parametrize(

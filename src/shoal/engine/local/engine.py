@@ -41,7 +41,17 @@ PAUSE_S = 0.0015
 class _Worker:
     """What the engine knows of one worker process."""
 
-    __slots__ = ("cause", "connection", "ended", "failure", "log_file", "number", "place", "recalled", "running")
+    __slots__ = (
+        "cause",
+        "connection",
+        "ended",
+        "failure",
+        "log_file",
+        "number",
+        "place",
+        "recalled",
+        "running",
+    )
 
     def __init__(self, number: int, place: Place, connection: Connection, log_file: str) -> None:
         self.number = number
@@ -72,7 +82,9 @@ class LocalEngine:
 
     name = "local"
 
-    def __init__(self, nodes: Sequence[Node], root: str, *, scope: str = "machine", session: str = "0") -> None:
+    def __init__(
+        self, nodes: Sequence[Node], root: str, *, scope: str = "machine", session: str = "0"
+    ) -> None:
         self._nodes = list(nodes)
         self._root = root
         self._session = session
@@ -205,11 +217,15 @@ class LocalEngine:
             return
         worker.connection.send(message)
         if worker.connection.backlog:
-            self._selector.modify(worker.connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, worker)
+            self._selector.modify(
+                worker.connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, worker
+            )
 
     # Events.
 
     def wait(self, timeout_s: float) -> Sequence[Event]:
+        if self._closed:
+            return ()
         until = self.now() + timeout_s
         if self._busy:
             time.sleep(PAUSE_S)
@@ -308,6 +324,8 @@ class LocalEngine:
         for worker in self._workers.values():
             worker.connection.close()
         self._workers.clear()
+        self._pending.clear()
+        self._events.clear()
         if self._zygote is not None:
             self._zygote.close()
             self._zygote = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -189,5 +188,3 @@ def _places(entry: dict[str, Any]) -> list[Place]:
         Place(number, host, Need(cpu, gpu, memory), tuple(devices))
         for number, host, cpu, gpu, memory, devices in entry["places"]
     ]
-
-

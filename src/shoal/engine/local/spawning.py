@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 CONTROL_FD = 3
@@ -88,8 +89,6 @@ class ZygoteClient:
         """Returns when every process it started has ended."""
         if self.pid:
             self.socket.close()
-            try:
+            with suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
-            except ChildProcessError:
-                pass
             self.pid = 0

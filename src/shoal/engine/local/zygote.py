@@ -145,4 +145,3 @@ def main() -> None:
         zygote.serve()
     finally:
         zygote.end()
-

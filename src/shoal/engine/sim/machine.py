@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -225,13 +225,17 @@ class Worker:
         else:
             self._end_item(behaviour.outcome_state, behaviour.metrics, behaviour.error)
 
-    def _end_item(self, state: str, metrics: Any, error: str | None) -> None:
+    def _end_item(self, state: str, metrics: Mapping[str, Any], error: str | None) -> None:
+        """What it reported counts too, under what it returned."""
         item = self._item
         assert item is not None
         now = self.machine.clock.now
         self._token += 1
         self._record(item, state)
         self._item = None
+        told = self._behaviour.reports[: self._reports]
+        if told:
+            metrics = {**{name: value for _, said, _ in told for name, value in said.items()}, **metrics}
         outcome = Outcome(state, metrics, error, now - self._started)
         self._send(ItemEnded(self.id, item.seq, item.attempt, now, outcome))
         self._next()

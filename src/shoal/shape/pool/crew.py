@@ -1,4 +1,4 @@
-"""The workers of a pool: how many there should be, getting places for them, letting them go, and where their time went."""
+"""The workers of a pool: how many, on which places, until when, and where their time went."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from shoal.errors import EngineError
 from shoal.model import Factory, Granted, Item, LogSlice, Need, Place, Refused, WorkerLost, WorkerReady
 from shoal.shape.pool.values import WorkerUse
 
-START_FAILURES = 3
+START_FAILURES = 5
 """Workers in a row that fail to start before the run gives up."""
+
+NODE_PATIENCE_S = 300.0
+"""How long a run that lost all its nodes waits for one to come back."""
 
 
 class Flight:
@@ -78,6 +81,7 @@ class Crew:
         self._concurrent = concurrent
         self._pending: deque[int] = deque()
         self._start_failures = 0
+        self._bare_since: float | None = None
         self.members: dict[int, Member] = {}
         self.past: list[WorkerUse] = []
 
@@ -93,8 +97,9 @@ class Crew:
         if self._concurrent is not None:
             # One that leaves still runs its item, and counts against the limit.
             wanted = min(wanted, self._concurrent - len(self.members))
-        if wanted == 0 and not self.members and useful > 0 and not self._pending:
-            self._engine.reserve([self._need], None)  # Raises with the reason why nothing can ever be placed.
+        if self.limit() == 0:
+            self._no_room(useful)
+            return
         while len(self._pending) > max(0, wanted):
             self._engine.cancel_reservation(self._pending.pop())
         while len(self._pending) < wanted:
@@ -105,6 +110,19 @@ class Crew:
             wanted -= 1
             for place in reservation.places:
                 self._spawn(place)
+
+    def _no_room(self, useful: int) -> None:
+        """No node that is alive could hold a worker: an error at first, but lost nodes may come back."""
+        self.abandon_reservations()
+        if self.members or not useful:
+            self._bare_since = None
+            return
+        now = self._engine.now()
+        if self._bare_since is None:
+            self._bare_since = now
+        never_fits = self._engine.nodes() and not self.past
+        if never_fits or now - self._bare_since > NODE_PATIENCE_S:
+            self._engine.reserve([self._need], None)  # Raises, with the reason for each node.
 
     def granted(self, event: Granted) -> None:
         if event.reservation not in self._pending:
@@ -138,7 +156,9 @@ class Crew:
         if event.cause == "start":
             self._start_failures += 1
             if self._start_failures >= START_FAILURES:
-                raise EngineError(f"No worker could start: {event.why}", hint="See `shoal logs` for the whole story.")
+                raise EngineError(
+                    f"No worker could start: {event.why}", hint="`shoal logs` has the whole story."
+                )
         return member
 
     def dismiss(self, member: Member) -> None:

@@ -1,11 +1,12 @@
-"""The loop that gets items done: hands out, hears, retries, times out, records. Kinds of work only give it items.
+"""The loop that gets items done: hands out, hears, retries, times out, records. Kinds only give it items.
 
 It owns its engine and its journal; everything it decides, it decides on the engine's clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from shoal.engine.base import Engine
 from shoal.errors import StoreError
@@ -49,8 +50,8 @@ STORE_PATIENCE_S = 20.0
 class Pool:
     """One run of independent items.
 
-    `resumed` are items that the journal has already; `source` gives new ones. `run` blocks until everything has
-    ended or `stop` was called; `stop` may be called from a watcher, a signal handler or another thread.
+    `resumed` are items that the journal has already; `source` gives new ones. `run` blocks until everything
+    has ended or `stop` was called, which a watcher, a signal handler or another thread may do.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Pool:
         source: Source,
         policy: Policy,
         *,
-        resumed: Iterator[Item] = iter(()),
+        resumed: Iterator[Item] | None = None,
         durations: Durations | None = None,
         watcher: Watcher | None = None,
     ) -> None:
@@ -70,7 +71,7 @@ class Pool:
         self._journal = journal
         self._source = source
         self._policy = policy
-        self._resumed: Iterator[Item] | None = resumed
+        self._resumed = resumed
         self._durations = durations if durations is not None else Durations()
         self._watcher = watcher
         self._crew = Crew(engine, factory, need, policy.concurrent)
@@ -85,11 +86,11 @@ class Pool:
         self._next_order = 1
         self._commit_failing_since: float | None = None
         self._stopping = False
-        self._winding_up = False
+        self._kill_at: float | None = None
         self.fenced = 0
         """Answers that came too late, and were dropped."""
         self.stopped_by_failures = False
-        self._handlers = {
+        self._handlers: dict[type[Event], Callable[[Any], object]] = {
             ItemEnded: self._on_ended,
             ItemStarted: self._on_started,
             ItemProgressed: self._on_progressed,
@@ -104,13 +105,23 @@ class Pool:
     # What its owner may ask.
 
     def run(self) -> None:
-        """Until every item has its final state, or until stopped; then all workers are gone and all is durable."""
-        while not self._over():
+        """Until every item has ended, or until stopped; then all workers are gone and all is durable."""
+        while self.step():
+            pass
+
+    def step(self, most_s: float = LOOK_S) -> bool:
+        """One turn of the loop, waiting no longer than `most_s`; False when everything is over."""
+        if self._over():
+            self._begin_to_wind_up()
+            if not self._crew.members and not self._dirty:
+                self._tell_moment()
+                return False
+        else:
             self._refill()
             self._feed_all()
-            self._hear(self._engine.wait(self._patience()))
-            self._look()
-        self._wind_up()
+        self._hear(self._engine.wait(min(most_s, self._patience())))
+        self._look()
+        return True
 
     def stop(self) -> None:
         """Hand out nothing more, ask what runs to end, keep the rest for a resume."""
@@ -121,10 +132,8 @@ class Pool:
         return self._stopping
 
     def progress(self) -> Progress:
-        left = getattr(self._source, "left", None)
-        return look(
-            self._engine.now(), self._meter, self._ready, self._crew, self._durations, left() if left else None
-        )
+        now = self._engine.now()
+        return look(now, self._meter, self._ready, self._crew, self._durations, self._source.left())
 
     def worker_uses(self) -> list[WorkerUse]:
         return self._crew.uses(self._engine.now())
@@ -179,7 +188,7 @@ class Pool:
         self._ready.wake(now)
         self._reorder()
         self._crew.grow(len(self._ready) + len(self._flights))
-        members = [member for member in self._crew.members.values() if not member.leaving and not member.recalled]
+        members = [m for m in self._crew.members.values() if not m.leaving and not m.recalled]
         for member in sorted(members, key=lambda member: len(member.flights)):
             if not self._ready:
                 break
@@ -236,8 +245,8 @@ class Pool:
             until = min(until, wake)
         return max(0.0, until - self._engine.now())
 
-    def _hear(self, events: object) -> None:
-        for event in events:  # type: ignore[attr-defined]
+    def _hear(self, events: Iterable[Event]) -> None:
+        for event in events:
             handler = self._handlers.get(type(event))
             if handler is not None:
                 handler(event)
@@ -307,7 +316,7 @@ class Pool:
         self._crew.finished_chunk(member)
 
     def _wait_again(self, flight: Flight) -> None:
-        """Back among the waiting, as if it had not been handed out; its next attempt is a new one all the same."""
+        """Back among the waiting, as if it had not been handed out; its next attempt is a new one."""
         if not self._stopping:
             self._ready.push(flight.item)
 
@@ -382,8 +391,7 @@ class Pool:
         self._next_look = now + LOOK_S
         for member in list(self._crew.members.values()):
             self._look_at(member, now)
-        if self._watcher is not None:
-            self._watcher.moment(self.progress())
+        self._tell_moment()
 
     def _look_at(self, member: Member, now: float) -> None:
         if self._stopping:
@@ -420,22 +428,24 @@ class Pool:
             if self._watcher is not None:
                 self._watcher.durable(durable)
 
-    def _wind_up(self) -> None:
-        """Everything has ended: make it durable, let the workers go."""
+    def _begin_to_wind_up(self) -> None:
+        """Everything has ended: make it durable, then let the workers go; those that do not go are killed."""
+        now = self._engine.now()
+        if self._dirty and (self._commit_failing_since is None or now >= self._next_commit):
+            self._commit(now)
+        if self._dirty:
+            return
         self._crew.abandon_reservations()
-        while self._dirty:
-            self._commit(self._engine.now())
-            if self._dirty:
-                self._hear(self._engine.wait(self._policy.commit_s))
-        for member in self._crew.members.values():
-            member.leaving = True
-            self._engine.end(member.number)
-        deadline = self._engine.now() + self._policy.grace_s
-        while self._crew.members:
-            if self._engine.now() >= deadline:
-                deadline += self._policy.grace_s
-                for number in list(self._crew.members):
-                    self._engine.kill(number)
-            self._hear(self._engine.wait(0.1))
+        if self._kill_at is None:
+            self._kill_at = now + self._policy.grace_s
+            for member in self._crew.members.values():
+                member.leaving = True
+                self._engine.end(member.number)
+        elif now >= self._kill_at:
+            self._kill_at = now + self._policy.grace_s
+            for number in self._crew.members:
+                self._engine.kill(number)
+
+    def _tell_moment(self) -> None:
         if self._watcher is not None:
             self._watcher.moment(self.progress())

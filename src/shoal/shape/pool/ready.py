@@ -1,4 +1,4 @@
-"""The items that wait, in the order in which they should go: longest first where durations are known, else as given."""
+"""The items that wait, in the order they should go: longest first where durations are known, else as given."""
 
 from __future__ import annotations
 

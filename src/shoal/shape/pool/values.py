@@ -29,7 +29,10 @@ class Source(Protocol):
     """Where new items come from: a table, a grid, a search that learns from the results."""
 
     def take(self, most: int) -> Sequence[Item]:
-        """New items, numbered onwards. Fewer than `most`, or more, as suits the source; none when none can be had now."""
+        """New items, numbered onwards: fewer than `most` or more, as suits the source; none when it has none now."""
+
+    def left(self) -> int:
+        """How many more there will be, as far as the source can tell."""
 
     def finished(self) -> bool:
         """Whether `take` will never give anything again."""

@@ -59,7 +59,9 @@ def _function(reference: str, folder: str, columns: Sequence[str]) -> list[Probl
         with open(path, "rb") as file:
             tree = ast.parse(file.read(), path)
     except SyntaxError as error:
-        return [Problem(f"run.function: {path}:{error.lineno}: {error.msg}.", "Mend the file, then try again.")]
+        return [
+            Problem(f"run.function: {path}:{error.lineno}: {error.msg}.", "Mend the file, then try again.")
+        ]
     except (OSError, ValueError) as error:
         return [Problem(f"run.function: cannot read {path}: {error}.")]
     return _defined(tree, path, name, columns)
@@ -97,12 +99,20 @@ def _defined(tree: ast.Module, path: str, name: str, columns: Sequence[str]) -> 
     if name not in functions:
         # It may be made at run time or imported; only a module that does neither can be judged.
         others = {n.id for node in ast.walk(tree) for n in [node] if isinstance(n, ast.Name)}
-        imported = {alias.asname or alias.name for node in ast.walk(tree) for alias in getattr(node, "names", [])
-                    if isinstance(alias, ast.alias)}
+        imported = {
+            alias.asname or alias.name
+            for node in ast.walk(tree)
+            for alias in getattr(node, "names", [])
+            if isinstance(alias, ast.alias)
+        }
         classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
         if name in others | imported | classes or "*" in imported:
             return []
-        return [Problem(f"run.function: {os.path.basename(path)} has no function {name!r}.", nearest(name, functions))]
+        return [
+            Problem(
+                f"run.function: {os.path.basename(path)} has no function {name!r}.", nearest(name, functions)
+            )
+        ]
     return _takes(functions[name], columns)
 
 
@@ -114,7 +124,9 @@ def _takes(function: ast.FunctionDef | ast.AsyncFunctionDef, columns: Sequence[s
     named = [*arguments.args, *arguments.kwonlyargs]
     names = {argument.arg for argument in named}
     optional = {a.arg for a in arguments.args[len(arguments.args) - len(arguments.defaults) :]}
-    optional |= {a.arg for a, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default}
+    optional |= {
+        a.arg for a, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default
+    }
     problems = [
         Problem(f"run.function: {function.name}() takes no argument {column!r}.", nearest(column, names))
         for column in columns

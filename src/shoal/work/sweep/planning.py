@@ -40,7 +40,7 @@ def plan(job: SweepJob, nodes: Sequence[Node], capacity: int, profile: Profile |
 
 def expected_durations(job: SweepJob, profile: Profile | None) -> list[float]:
     """Seconds of each trial in order, as far as anything is known; empty when nothing is."""
-    if profile is None or profile.count == 0:
+    if profile is None or profile.measured == 0:
         return []
     if job.rows is None:
         return [profile.mean_s] * (job.total() or 0)
@@ -54,7 +54,7 @@ def _predict(
 ) -> Prediction | None:
     if profile is None or not durations or total is None:
         return None
-    return predict(durations, profile.spread_s, workers, profile.startup_s)
+    return predict(durations, profile.noise_s, workers, profile.startup_s or 0.0)
 
 
 def _why_workers(job: SweepJob, nodes: Sequence[Node], capacity: int, total: int | None) -> str:
@@ -84,7 +84,9 @@ def _chunks(profile: Profile | None) -> Decision:
     if profile is None:
         return Decision("chunk", 1, "one trial at a time until it is known how long they take")
     if profile.mean_s >= HORIZON_S:
-        return Decision("chunk", 1, f"a trial takes about {format_seconds(profile.mean_s)}: handing out costs nothing")
+        return Decision(
+            "chunk", 1, f"a trial takes about {format_seconds(profile.mean_s)}: handing out costs nothing"
+        )
     size = max(1, int(HORIZON_S / max(profile.mean_s, 1e-5)))
     return Decision("chunk", size, f"about {HORIZON_S * 1000:.0f} ms of work at a time")
 
@@ -101,8 +103,10 @@ def _search(job: SweepJob) -> tuple[Decision, ...]:
 
 def _prediction(profile: Profile | None, prediction: Prediction | None) -> Decision:
     if profile is None or prediction is None:
-        return Decision("prediction", None, "this workload has not been run here before; run it, or add --probe")
-    why = f"{profile.count} trials were measured before, {format_seconds(profile.mean_s)} each on average"
+        return Decision(
+            "prediction", None, "this workload has not been run here before; run it, or add --probe"
+        )
+    why = f"{profile.measured} trials were measured before, {format_seconds(profile.mean_s)} each on average"
     return Decision("prediction", round(prediction.mid, 3), why)
 
 
@@ -112,7 +116,9 @@ def _placements(
     """Where each trial would run if every duration were exactly as expected."""
     if len(durations) > MOST_PLACED or workers == 0:
         return ()
-    hosts = [node.host for node in nodes for _ in range(max(1, int(node.cpu // max(job.need.cpu, 1e-6))))][:workers]
+    hosts = [node.host for node in nodes for _ in range(max(1, int(node.cpu // max(job.need.cpu, 1e-6))))][
+        :workers
+    ]
     slots = [(0.0, index) for index in range(len(hosts))]
     order = sorted(range(len(durations)), key=lambda index: -durations[index])
     placed: dict[int, ItemPlacement] = {}

@@ -38,7 +38,8 @@ class SearchSource:
             seed=trials.seed,
         )
         self._texts = {
-            name: {_key(cell.value): cell for cell in range_.choices} for name, range_ in trials.search.items()
+            name: {_key(cell.value): cell for cell in range_.choices}
+            for name, range_ in trials.search.items()
         }
         total = trials.count * trials.repeat
         self._left = (total if limit is None else min(limit, total)) - (past.next_seq - 1)

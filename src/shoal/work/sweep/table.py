@@ -72,9 +72,9 @@ def open_table(path: str) -> Table:
     except OSError as error:
         raise problems.fail(f"cannot be read ({error.strerror})") from None
     columns = tuple(name.strip() for name in names)
-    if not columns:
+    if not columns and not problems:
         problems.add("is empty: it has no header and no rows", hint="Name the columns in the first row.")
-    elif not count:
+    elif not count and not problems:
         problems.add("has a header but no rows", hint="Add a row for each trial.")
     check_names(columns, source, problems)
     problems.raise_any()

@@ -59,7 +59,7 @@ class TextSource:
                     yield record
                     line = reader.line_num
             except csv.Error as error:
-                raise problems.fail(quoting(error), at=f"the row at line {line + 1}") from None
+                problems.add(quoting(error), at=f"the row at line {line + 1}")
             except UnicodeDecodeError:
                 raise problems.fail("changed while it was being read", hint=SAVE_AS_UTF8) from None
 

@@ -28,7 +28,8 @@ class FunctionTrial:
         self._function = _import(function) if function is not None else _unpickle(str(pickle))
 
     def run(self, work: Work) -> Mapping[str, Any] | None:
-        return self._function(**work.params)
+        metrics: Mapping[str, Any] | None = self._function(**work.params)
+        return metrics
 
 
 def _import(reference: str) -> Callable[..., Any]:

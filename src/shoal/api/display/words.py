@@ -1,0 +1,57 @@
+"""A run's numbers in words, the same on the terminal, in a notebook and in plain lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.units import format_seconds
+
+LONGEST = 200
+
+
+def printable(text: str) -> str:
+    """One line, with nothing in it that a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def sentence(error: str | None, longest: int = LONGEST) -> str:
+    """The first line of an error, short enough to be read in passing."""
+    first = next((line.strip() for line in (error or "").splitlines() if line.strip()), "no reason given")
+    return shortened(printable(first), longest)
+
+
+def shortened(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else printable(str(value))
+
+
+def parameters(params: Mapping[str, Any], longest: int = 60) -> str:
+    """`lr=0.1 model=2`."""
+    return shortened(
+        " ".join(f"{printable(name)}={number(value)}" for name, value in params.items()), longest
+    )
+
+
+def counts(found: Mapping[str, int], nothing: str = "") -> str:
+    """`12 done, 1 failed`: the states that any items are in."""
+    return ", ".join(f"{count} {state}" for state, count in found.items() if count) or nothing
+
+
+def rate(per_second: float) -> str:
+    """`25.3/s`, `4.2/min`, `1.5/h`: whichever has a number that can be read."""
+    for amount, unit in ((per_second, "s"), (per_second * 60, "min"), (per_second * 3600, "h")):
+        if amount >= 1 or unit == "h":
+            return f"{amount:.0f}/{unit}" if amount >= 100 else f"{amount:.1f}/{unit}"
+    raise AssertionError
+
+
+def prediction(predicted: Mapping[str, float]) -> str:
+    """`23s (20s to 26s)`."""
+    low, high = format_seconds(predicted["low"]), format_seconds(predicted["high"])
+    return f"{format_seconds(predicted['mid'])} ({low} to {high})"

@@ -1,0 +1,92 @@
+"""What would be: how long a workload would take on other numbers of nodes, and a probe that makes plans better.
+
+The same pool that runs workloads runs here on the simulation engine, with durations that were measured before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shoal.api import workloads
+from shoal.api.machines import machines
+from shoal.api.running import new_session
+from shoal.api.summary import Summary
+from shoal.cluster.here import Here
+from shoal.engine.sim import Behaviour, SimWorld, Startup
+from shoal.errors import SpecError
+from shoal.model import Factory, Item, Node, Prediction
+from shoal.model.profile import Profile
+from shoal.plan.durations import Durations
+from shoal.plan.prediction import interval
+from shoal.shape.pool import Ended, Pool, Progress
+from shoal.store import MemoryJournal, find_home
+from shoal.store.profiles import recall
+from shoal.work.job import Past, PoolJob
+
+MOST_ITEMS = 20_000
+"""Beyond this a simulation takes too long to wait for."""
+
+
+def whatif(
+    target: str, counts: Sequence[int], *, cluster: str | None = None, sets: Sequence[str] = ()
+) -> list[tuple[int, Prediction]]:
+    """Seconds on so many nodes like the first one there is now. Needs durations from an earlier run."""
+    job = workloads.from_file(target, sets).job
+    here = Here()
+    profile = recall(find_home(here.folder, here.environment), job.fingerprint)
+    if profile is None or not profile.measured:
+        raise SpecError(
+            "Nothing is known yet of how long the items take.", hint="Run it once, or add --probe."
+        )
+    total = job.total()
+    if total is not None and total > MOST_ITEMS:
+        raise SpecError(
+            f"{total} items are too many to simulate.", hint=f"Up to {MOST_ITEMS} can be asked for."
+        )
+    node = machines(cluster).nodes[0]
+    return [
+        (count, _simulate(job, profile, [node._replace(host=f"node{n}") for n in range(count)]))
+        for count in counts
+    ]
+
+
+def _simulate(job: PoolJob, profile: Profile, nodes: Sequence[Node]) -> Prediction:
+    def model(factory: Factory, item: Item) -> Behaviour:
+        return Behaviour(profile.seconds.get(item.content, profile.mean_s))
+
+    known = Durations()
+    known.tell_all((content, {}, seconds) for content, seconds in profile.seconds.items())
+    world = SimWorld(nodes, model, startup=lambda factory: Startup(profile.startup_s or 0.1))
+    engine = world.connect()
+    pool = Pool(
+        engine, MemoryJournal(), job.factory, job.need, job.source(Past()), job.policy, durations=known
+    )
+    pool.run()
+    engine.close()
+    return interval(world.now(), profile.noise_s, len(profile.seconds), sum(node.cpu for node in nodes))
+
+
+class _Enough:
+    """Stops a session when so many items have ended well."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+        self.stop: Callable[[], None] = lambda: None
+
+    def durable(self, ended: Sequence[Ended]) -> None:
+        self.left -= len(ended)
+        if self.left <= 0:
+            self.stop()
+
+    def moment(self, progress: Progress) -> None:
+        return None
+
+
+def probe(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) -> Summary:
+    """Run the first items for real, then stop: plans know more, and a resume of this run throws nothing away."""
+    prepared = workloads.from_file(target, sets)
+    where = machines(cluster)
+    enough = _Enough(max(3, 2 * where.ensure_room(prepared.job.need)))
+    session = new_session(prepared, where, Here(), enough)
+    enough.stop = session.stop
+    return session.drive()

@@ -1,0 +1,267 @@
+"""The pool under thousands of made-up disasters. A failing seed is replayed with SHOAL_SEED=N."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from shoal.engine.sim import (
+    Behaviour,
+    DriverCrashed,
+    NodeCutOff,
+    Ran,
+    SimEngine,
+    SimWorld,
+    SlowNode,
+    WorkerDies,
+    random_faults,
+)
+from shoal.model import Factory, Item, Need, Node, Outcome
+from shoal.shape.pool import Ended, Policy, Pool, Progress
+from shoal.store import MemoryJournal
+
+SEEDS = int(os.environ.get("SHOAL_SOAK_SEEDS", "600"))
+BATCH = 50
+HORIZON_S = 20.0
+
+
+class Numbers:
+    """Items 1 to `count` that the journal does not have."""
+
+    def __init__(self, count: int, journal: MemoryJournal) -> None:
+        recorded = journal.max_seq()
+        self._left = iter(range(recorded + 1, count + 1))
+        self._next = next(self._left, None)
+
+    def take(self, most: int) -> Sequence[Item]:
+        items = []
+        while self._next is not None and len(items) < most:
+            items.append(
+                Item(self._next, f"t{self._next}", {"kind": self._next % 5}, content=str(self._next % 7))
+            )
+            self._next = next(self._left, None)
+        return items
+
+    def left(self) -> int:
+        return 0
+
+    def finished(self) -> bool:
+        return self._next is None
+
+    def progressed(self, item: Item, metrics: Mapping[str, Any], step: int | None) -> str | None:
+        return "enough" if metrics.get("prune") else None
+
+    def ended(self, item: Item, outcome: Outcome) -> None:
+        return None
+
+
+class Disaster:
+    """One seed: a cluster, faults, and one or two runs that share it."""
+
+    def __init__(self, seed: int) -> None:
+        random = Random(f"pool {seed}")
+        self.nodes = [
+            Node(f"n{index}", random.choice((1, 1, 2, 4)), 1 << 30, speed=random.choice((0.2, 1, 1, 3)))
+            for index in range(random.randint(1, 4))
+        ]
+        self.faults = random_faults(seed, HORIZON_S, self.nodes, driver_crashes=random.choice((0, 1, 3)))
+        self.world = SimWorld(
+            self.nodes,
+            lambda factory, item: behave(factory, item),
+            seed,
+            self.faults,
+            jitter_s=random.choice((0.0, 0.01)),
+            detect_s=random.choice((1.0, 5.0)),
+            limit_s=1e6,
+            record=True,
+        )
+        scale_s = random.choice((0.001, 0.05, 0.5, 2.0))
+        self.runs = [
+            SimulatedRun(self, f"run{number}", scale_s, random) for number in range(random.choice((1, 1, 2)))
+        ]
+
+    def calm(self, *but: type) -> bool:
+        """Whether nothing goes wrong, but for these kinds of fault."""
+        return all(isinstance(fault, but) for fault in self.faults) and not any(
+            run.crashes for run in self.runs
+        )
+
+    def run(self) -> None:
+        going = list(self.runs)
+        while going:
+            going = [run for run in going if run.step()]
+        self.world.settle()
+        for run in self.runs:
+            run.check()
+        leftovers = self.world.leftovers()
+        assert not leftovers, f"left over: {leftovers}"
+
+
+def behave(factory: Factory, item: Item) -> Behaviour:
+    """The same item and attempt always do the same; the metrics tell which attempt a result is from."""
+    random = Random(f"{factory.target} {item.seq} {item.attempt}")
+    seconds = random.lognormvariate(0, 1) * factory.arguments["scale_s"]
+    metrics = {"seq": item.seq, "attempt": item.attempt}
+    if random.random() >= factory.arguments["trouble"]:
+        return Behaviour(seconds, metrics=metrics)
+    kind = random.choice(("fail", "crash", "hang", "stubborn", "prune"))
+    if kind == "fail":
+        return Behaviour(seconds, "failed", error="no")
+    if kind == "crash":
+        return Behaviour(seconds, crash=True)
+    if kind == "prune":
+        return Behaviour(seconds, metrics=metrics, reports=((0.3, {"prune": 1}, 1),))
+    return Behaviour(seconds, hang=True, ignores_cancel=kind == "stubborn")
+
+
+class SimulatedRun:
+    """One run with its drivers, one after the other, and what has to hold whatever happens."""
+
+    def __init__(self, disaster: Disaster, name: str, scale_s: float, random: Random) -> None:
+        self.disaster = disaster
+        self.world = disaster.world
+        self.name = name
+        self.count = random.randint(1, 60)
+        self.policy = Policy(
+            retries=random.randint(0, 3),
+            timeout_s=scale_s * 60 + 3,
+            concurrent=random.choice((None, None, 1, 2, 5)),
+            grace_s=random.choice((0.5, 5.0)),
+        )
+        trouble = random.choice((0.0, 0.1, 0.4))
+        self.factory = Factory(f"sim:{name}", {"scale_s": scale_s, "trouble": trouble})
+        self.crashes = [random.randint(1, 300) for _ in range(random.choice((0, 0, 1)))]
+        """After how many calls of the engine a driver dies."""
+        self.journal = MemoryJournal()
+        self.told: dict[int, float] = {}
+        self.most_running = 0
+        self.sessions = 0
+        self.engine: SimEngine | None = None
+        self.pool: Pool | None = None
+
+    def step(self) -> bool:
+        """One turn of the loop of the present driver; a new driver where the last one died."""
+        try:
+            if self.pool is None:
+                self.begin()
+            assert self.pool is not None
+            if self.pool.step():
+                return True
+        except DriverCrashed:
+            self.journal.crash()
+            self.pool = None
+            return True
+        assert self.engine is not None
+        self.engine.close()
+        return False
+
+    def begin(self) -> None:
+        self.sessions += 1
+        assert self.sessions < 30, "the run does not come to an end"
+        calls = self.crashes[self.sessions - 1] if self.sessions <= len(self.crashes) else None
+        self.engine = self.world.connect(self.name, inherit=self.engine, crash_after_calls=calls)
+        self.pool = Pool(
+            self.engine,
+            self.journal,
+            self.factory,
+            Need(cpu=1),
+            Numbers(self.count, self.journal),
+            self.policy,
+            resumed=iter(self.journal.waiting_items()),
+            watcher=self,
+        )
+
+    # A watcher.
+
+    def durable(self, ended: Sequence[Ended]) -> None:
+        records = self.journal.records()
+        for entry in ended:
+            seq = entry.item.seq
+            assert seq not in self.told, f"item {seq} was told twice to be durable"
+            assert records[seq].state == entry.outcome.state, "told before it was durable"
+            self.told[seq] = self.world.now()
+
+    def moment(self, progress: Progress) -> None:
+        self.most_running = max(self.most_running, len(progress.running))
+
+    # What has to hold.
+
+    def check(self) -> None:
+        assert self.journal.violations == []
+        records = self.journal.records()
+        assert sorted(records) == list(range(1, self.count + 1)), "items were lost or made up"
+        for seq, record in records.items():
+            assert record.state in ("done", "failed", "pruned"), f"item {seq} is {record.state}"
+            assert record.item.used <= self.policy.retries + 1, f"item {seq} used {record.item.used} attempts"
+            if record.state == "failed":
+                assert record.item.used == self.policy.retries + 1, f"item {seq} failed with attempts left"
+            if record.state == "done":
+                assert record.metrics["attempt"] == record.item.attempt, "a fenced result was accepted"
+                assert record.metrics["seq"] == seq
+        self.check_done_stays_done()
+        self.check_attempts()
+        self.check_concurrency()
+
+    def history(self) -> list[Ran]:
+        return [ran for ran in self.world.history if ran.driver.startswith(self.name)]
+
+    def check_done_stays_done(self) -> None:
+        """No newer attempt begins after an item's end was durable."""
+        records = self.journal.records()
+        for ran in self.history():
+            assert ran.attempt <= records[ran.seq].item.attempt or ran.started <= self.told[ran.seq]
+
+    def check_attempts(self) -> None:
+        """Where every failure can be seen from outside, exactly those count that should."""
+        if not self.disaster.calm(WorkerDies, SlowNode):
+            return
+        failures = Counter(ran.seq for ran in self.history() if ran.state in ("failed", "lost"))
+        for seq, record in self.journal.records().items():
+            expected = failures[seq] + (record.state != "failed")
+            assert record.item.used == expected, (
+                f"item {seq} used {record.item.used} attempts, not {expected}"
+            )
+
+    def check_concurrency(self) -> None:
+        """At no time does one driver really have more of its items running than allowed.
+
+        A node that is cut off goes on with what it has, and nobody can know: there, the pool's belief counts.
+        """
+        if self.policy.concurrent is None:
+            return
+        assert self.most_running <= self.policy.concurrent
+        if any(isinstance(fault, NodeCutOff) for fault in self.disaster.faults):
+            return
+        changes: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        for ran in self.history():
+            changes[ran.driver] += [(ran.started, 1), (ran.ended, -1)]
+        for entries in changes.values():
+            running = 0
+            for _, change in sorted(entries):
+                running += change
+                assert running <= self.policy.concurrent
+
+
+def seeds() -> Iterator[range]:
+    chosen = os.environ.get("SHOAL_SEED")
+    if chosen is not None:
+        yield range(int(chosen), int(chosen) + 1)
+        return
+    for first in range(0, SEEDS, BATCH):
+        yield range(first, min(first + BATCH, SEEDS))
+
+
+@pytest.mark.parametrize("batch", list(seeds()), ids=lambda batch: f"{batch[0]}-{batch[-1]}")
+def test_whatever_breaks_every_item_ends_once_and_nothing_is_left_over(batch: range) -> None:
+    for seed in batch:
+        disaster = Disaster(seed)
+        try:
+            disaster.run()
+        except BaseException as error:
+            error.add_note(f"replay with SHOAL_SEED={seed}")
+            raise
