@@ -140,6 +140,23 @@ def test_an_older_attempt_never_replaces_a_newer_nor_hides_its_end(run: RunStore
     assert run.item("t1").metrics == {"accuracy": 0.5}
 
 
+@pytest.mark.parametrize("between", [True, False], ids=["committed", "uncommitted"])
+def test_an_end_of_an_attempt_before_the_one_that_was_requeued_is_dropped(
+    run: RunStore, between: bool
+) -> None:
+    journal = run.journal()
+    journal.add(items(1))
+    journal.commit()
+    journal.started(1, 2, "node0", NOW, None)
+    journal.requeued(1, 2, 1, "crashed")
+    if between:
+        journal.commit()
+    journal.ended(1, 1, 0, "node1", NOW, DONE)
+    journal.commit()
+    assert (run.item("t1").state, run.item("t1").item.attempt, run.item("t1").item.used) == ("waiting", 2, 1)
+    assert run.counts()["waiting"] == 1
+
+
 def test_a_stale_end_that_comes_first_does_not_hide_the_true_one_in_the_same_commit(run: RunStore) -> None:
     journal = run.journal()
     journal.add([items(1)[0]._replace(attempt=3)])

@@ -17,6 +17,7 @@ from shoal.store.sqlite import clean, in_our_words, transaction
 
 _STATE, _ATTEMPT, _USED, _NODE, _STARTED, _ERROR = 6, 7, 8, 9, 10, 13  # places in a row of ITEM_COLUMNS
 _LOG_FILE, _LOG_START, _KEPT = 14, 15, 17
+_MOVED_LOG = slice(6, 8)
 _NOT_RUN = (None, None, None, None, None, None, None, None, 0)
 
 _ADD = f"INSERT OR IGNORE INTO items VALUES({','.join('?' * len(ITEM_COLUMNS))})"
@@ -127,9 +128,10 @@ class SqliteJournal:
         """The item has its final state. A second end, or one of an older attempt, changes nothing."""
         state, metrics, error, seconds, log, kept = outcome
         running = self._running.get(seq)
-        row = self._new.get(seq)
+        row, moved = self._new.get(seq), self._moved.get(seq)
         if row is None:
-            if seq > self._highest or (running is not None and attempt < running):
+            newest = moved[1] if moved else running
+            if seq > self._highest or (newest is not None and attempt < newest):
                 return
         elif attempt < row[_ATTEMPT] or row[_STATE] in FINAL:
             return
@@ -145,12 +147,14 @@ class SqliteJournal:
             row[_STATE:_LOG_FILE] = state, attempt, used, node, started, seconds, encoded, error
             row[_LOG_FILE:] = file or row[_LOG_FILE], start if file else row[_LOG_START], end, kept
         else:
+            if moved is not None:
+                del self._moved[seq]
+                file, start = moved[_MOVED_LOG] if file is None else (file, start)
             told = (state, attempt, used, node, started, seconds, encoded, error)
             change = (*told, file, start, end, kept, seq, attempt)
             if self._ended.setdefault(seq, change) is not change:
                 self._ended_again.append(change)
                 return
-            self._moved.pop(seq, None)
         if running is None:
             self._counts["waiting"] -= 1
         else:
@@ -236,7 +240,7 @@ class SqliteJournal:
                     return False
                 used = change[2] if used is None else used
                 error = change[5] if error is None else error
-                file, start = (change[6], change[7]) if file is None else (file, start)
+                file, start = change[_MOVED_LOG] if file is None else (file, start)
             told = (state, attempt, used, clean(node), at, clean(error))
             self._moved[seq] = (*told, file, start, file, seq, attempt)
         self._counts["waiting" if running is None else "running"] -= 1

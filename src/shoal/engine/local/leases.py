@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from shoal.engine import fitting, shares
+from shoal.errors import EngineError
 from shoal.model import Need, Node, Place
 
 TABLE_VARIABLE = "SHOAL_LEASES"
+FIELDS = {"pid", "start", "scope", "want_more", "places"}
 PATIENCE_S = 3.0
 """A run that holds nothing waits this long for others to give back; then it starts one worker all the same."""
 
@@ -56,7 +58,7 @@ class Leases:
         self._start = process_start(os.getpid())
         self._seen: tuple[int, int] | None = None
         self._next_place = 0
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        _make_folder(os.path.dirname(path))
 
     def changed(self) -> bool:
         """Whether somebody wrote the table since this driver looked."""
@@ -171,6 +173,22 @@ class Leases:
         }
 
 
+def _make_folder(folder: str) -> None:
+    """A folder that nobody else can write to: what stands in the table decides who may start workers."""
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        owner = os.stat(folder).st_uid
+    except OSError as error:
+        raise EngineError(
+            f"The table of leases cannot be kept in {folder}: {error.strerror}.",
+            hint=f"Set {TABLE_VARIABLE} to a file in a folder of your own.",
+        ) from error
+    if owner not in (os.getuid(), 0):
+        raise EngineError(
+            f"{folder} belongs to another user.", hint=f"Set {TABLE_VARIABLE} to a file in a folder of your own."
+        )
+
+
 def _parse(text: bytes) -> dict[str, dict[str, Any]]:
     try:
         drivers = json.loads(text) if text else {}
@@ -180,7 +198,11 @@ def _parse(text: bytes) -> dict[str, dict[str, Any]]:
 
 
 def _alive(drivers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {name: entry for name, entry in drivers.items() if process_start(entry["pid"]) == entry["start"]}
+    return {
+        name: entry
+        for name, entry in drivers.items()
+        if isinstance(entry, dict) and entry.keys() >= FIELDS and process_start(entry["pid"]) == entry["start"]
+    }
 
 
 def _places(entry: dict[str, Any]) -> list[Place]:
