@@ -9,19 +9,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
-    "run": ("driving", "Plan a workload, then run it."),
+    "run": ("starting", "Plan a workload, then run it."),
     "check": ("planning", "Find everything that is wrong with a workload, without starting it."),
     "plan": ("planning", "Say what would happen, why, and how long it would take."),
-    "resume": ("driving", "Go on where a stopped, failed or killed run was."),
+    "resume": ("starting", "Go on where a stopped, failed or killed run was."),
     "stop": ("keeping", "Ask a run to end, and wait until it has."),
     "ls": ("looking", "List the runs, newest first."),
     "show": ("looking", "Show one run and its items."),
-    "logs": ("keeping", "Print what a run, or one of its items, wrote."),
-    "results": ("looking", "Print the results of a run."),
-    "get": ("keeping", "Copy the files that a run, or one of its items, left."),
+    "logs": ("keeping", "Print what a run, or one of its items, wrote to its output."),
+    "results": ("looking", "Print the results of a run, a row for each item."),
+    "get": ("keeping", "Copy the files that a run, or one of its items, left in SHOAL_ITEM_DIR."),
     "rm": ("keeping", "Delete runs and everything they kept."),
     "init": ("beginning", "Write a small working example into this folder."),
-    "schema": ("beginning", "Print the JSON schema of a kind of file."),
+    "schema": ("beginning", "Print the JSON schema of a kind of file, so that editors can complete it."),
     "doctor": ("doctor", "Say whether this machine is ready, and what is missing."),
 }
 """Of each command: the module it is in, and the line that `shoal --help` says about it."""
@@ -32,17 +32,17 @@ TRIAL = "shoal.work.sweep.trial"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the arguments say; the exit code."""
+    """Do what the arguments say; the exit code. Never raises."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] not in DRIVING or "--help" in given:
-        from shoal.cli.group import obey
+        from shoal.cli.obeying import obey
 
         return obey(given)
     from shoal.engine.local import spawning
 
     spawning.prestart(TRIAL)
     try:
-        from shoal.cli.group import obey
+        from shoal.cli.obeying import obey
 
         return obey(given)
     finally:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 
-import click
-
+from shoal.cli.output import echo_json, say
 from shoal.errors import Problem, ShoalError, SpecError
 
 WRONG_REQUEST = 2
@@ -19,19 +19,17 @@ def wants_json(arguments: Sequence[str]) -> bool:
     given = list(arguments)
     if "--" in given:
         given = given[: given.index("--")]
-    pairs = zip(given, given[1:], strict=False)
+    pairs = pairwise(given)
     return "--json" in given or "--format=json" in given or ("--format", "json") in pairs
 
 
 def tell(message: str, hint: str | None, as_json: bool, problems: Sequence[Problem] = ()) -> None:
     """The error, where the user looks for it: JSON on stdout, text on stderr."""
     if as_json:
-        from shoal.cli.output import echo_json
-
         found = [{"error": problem.message, "hint": problem.hint} for problem in problems]
         echo_json({"error": message, "hint": hint} | ({"problems": found} if len(found) > 1 else {}))
     else:
-        click.echo(f"Error: {message}" + (f"\nHint: {hint}" if hint else ""), err=True)
+        say(f"Error: {message}" + (f"\nHint: {hint}" if hint else ""))
 
 
 def of_request(error: ShoalError, as_json: bool) -> int:
@@ -47,24 +45,12 @@ def _hints(message: str, problems: Sequence[Problem]) -> str | None:
     return "\n      ".join(dict.fromkeys(hints)) or None
 
 
-def of_usage(error: click.ClickException, as_json: bool) -> int:
-    """The arguments make no sense."""
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        error.show()
-        return WRONG_REQUEST
-    context = getattr(error, "ctx", None)
-    where = context.command_path if context is not None else "shoal"
-    message = error.format_message()
-    tell(message if message.endswith((".", "?")) else f"{message}.", f"See `{where} --help`.", as_json)
-    return WRONG_REQUEST
-
-
 def of_interruption(as_json: bool) -> int:
     """Ctrl-C before anything was started, or while only looking."""
     if as_json:
         tell("Stopped by the user.", None, as_json)
     else:
-        click.echo(err=True)
+        say()
     return STOPPED
 
 
@@ -75,7 +61,7 @@ def of_shoal(error: Exception, as_json: bool) -> int:
     if os.environ.get("SHOAL_DEBUG"):
         import traceback
 
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        say("".join(traceback.format_exception(error)).rstrip())
         tell(message, None, as_json)
         return 1
     path = _keep_traceback(error)

@@ -1,17 +1,16 @@
-"""The `shoal` command itself: finds its commands by name, late, and turns whatever happens into an exit code."""
+"""The `shoal` command as click has it: finds its commands by name, and loads only the one that is used."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 import click
 
 from shoal import __version__
-from shoal.cli import COMMANDS, failing
-from shoal.errors import ShoalError, nearest
+from shoal.cli import COMMANDS
+from shoal.cli.failing import WRONG_REQUEST
+from shoal.errors import SpecError, nearest
 
 
 class Commands(click.Group):
@@ -55,50 +54,24 @@ def shoal() -> None:
     """
 
 
-def obey(arguments: Sequence[str]) -> int:
-    """Run the command that the arguments name; the exit code. Never raises."""
-    as_json = failing.wants_json(arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        code = _run(arguments, as_json)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        return _leave_quietly()
-    except OSError as error:
-        return _cannot_write(error)
-    return code
-
-
-def _run(arguments: Sequence[str], as_json: bool) -> int:
+def call(arguments: Sequence[str]) -> int:
+    """Let click do it; the exit code. What click finds wrong is raised as our own error."""
     try:
         code = shoal.main(args=list(arguments), prog_name="shoal", standalone_mode=False)
-    except ShoalError as error:
-        return failing.of_request(error, as_json)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return WRONG_REQUEST
     except click.ClickException as error:
-        return failing.of_usage(error, as_json)
-    except (click.Abort, KeyboardInterrupt):
-        return failing.of_interruption(as_json)
-    except BrokenPipeError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the last place that can say anything about it
-        return failing.of_shoal(error, as_json)
+        raise _in_our_words(error) from error
+    except click.Abort:
+        raise KeyboardInterrupt from None
     return code if isinstance(code, int) else 0
 
 
-def _leave_quietly() -> int:
-    """Whoever read our output has seen enough: nothing is wrong, and there is nobody to tell."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    return 0
-
-
-def _cannot_write(error: OSError) -> int:
-    """The output cannot be written, for example because it goes to a file on a full disk."""
-    _leave_quietly()
-    click.echo(f"Error: the output cannot be written: {error.strerror or error}.", err=True)
-    return 1
+def _in_our_words(error: click.ClickException) -> SpecError:
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "shoal"
+    message = error.format_message()
+    return SpecError(
+        message if message.endswith((".", "?")) else f"{message}.", hint=f"See `{where} --help`."
+    )

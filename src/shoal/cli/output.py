@@ -1,4 +1,4 @@
-"""What goes to stdout, value by value: JSON that every parser reads, text without control characters."""
+"""What goes to stdout and stderr: text, and JSON that every parser reads. Needs no click, which is slow to load."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any
-
-import click
 
 from shoal.api.display.words import printable
 
@@ -19,18 +16,30 @@ WIDEST = 60
 """Characters of one cell in a table; the rest is in the CSV and the JSON."""
 
 
+def echo(text: str = "", *, end: str = "\n") -> None:
+    """A result, on stdout."""
+    sys.stdout.write(text + end)
+
+
+def say(text: str = "") -> None:
+    """Everything else, on stderr; after what was printed before it."""
+    sys.stdout.flush()
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
 def echo_json(value: Any) -> None:
     """One document. Not-a-number and infinity, which JSON does not have, become null."""
-    click.echo(json.dumps(strict(value), indent=2, allow_nan=False, default=str))
+    echo(json.dumps(strict(value), indent=2, allow_nan=False, default=str))
 
 
 def echo_json_rows(rows: Iterable[Row]) -> None:
     """One document, a list of rows, written as they come."""
     before = "[\n"
     for row in rows:
-        click.echo(before + json.dumps(strict(row), allow_nan=False, default=str), nl=False)
+        echo(before + json.dumps(strict(row), allow_nan=False, default=str), end="")
         before = ",\n"
-    click.echo("\n]" if before == ",\n" else "[]")
+    echo("\n]" if before == ",\n" else "[]")
 
 
 def strict(value: Any) -> Any:
@@ -56,6 +65,8 @@ def cell(value: Any) -> str:
 
 def timestamp(at: float | None) -> str | None:
     """ISO-8601 in UTC, as result rows have it."""
+    from datetime import UTC, datetime
+
     if at is None:
         return None
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -63,6 +74,8 @@ def timestamp(at: float | None) -> str | None:
 
 def local_time(at: float | None) -> str:
     """For people: the time where they are."""
+    from datetime import datetime
+
     return "" if at is None else datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
 
 

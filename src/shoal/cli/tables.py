@@ -7,10 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-import click
-
 from shoal.api.display.words import printable
-from shoal.cli.output import Row, cell, is_terminal
+from shoal.cli.output import Row, cell, echo, is_terminal
 
 GAP = "  "
 MEASURED = 1000
@@ -25,14 +23,20 @@ def lines(columns: Sequence[str], rows: Iterable[Row], *, indent: str = "") -> I
     """A plain table: numbers to the right, everything else to the left."""
     waiting = iter(rows)
     first = list(islice(waiting, MEASURED))
-    cells = [[cell(row.get(name)) for name in columns] for row in first]
+    cells = [[shown(row, name) for name in columns] for row in first]
     right = [_is_numeric(first, name) for name in columns]
     widths = [_width(first, name) for name in columns]
     yield indent + _line([printable(name) for name in columns], widths, right)
     for line in cells:
         yield indent + _line(line, widths, right)
     for row in waiting:
-        yield indent + _line([cell(row.get(name)) for name in columns], widths, right)
+        yield indent + _line([shown(row, name) for name in columns], widths, right)
+
+
+def shown(row: Row, name: str) -> str:
+    """One cell; seconds are not worth more than three digits behind the point."""
+    value = row.get(name)
+    return f"{value:.3f}" if name == "seconds" and isinstance(value, float) else cell(value)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
@@ -41,7 +45,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
 
 
 def _width(rows: Sequence[Row], name: str) -> int:
-    return max([len(printable(name)), *(len(cell(row.get(name))) for row in rows)])
+    return max([len(printable(name)), *(len(shown(row, name)) for row in rows)])
 
 
 def _is_numeric(rows: Sequence[Row], name: str) -> bool:
@@ -56,7 +60,7 @@ def telling(columns: Sequence[str], rows: Sequence[Row], keep: Sequence[str] = (
 
 
 def _tells(name: str, rows: Sequence[Row]) -> bool:
-    values = [cell(row.get(name)) for row in rows]
+    values = [shown(row, name) for row in rows]
     if name == "started" or not any(values):
         return False
     return name == "error" or len(set(values)) > 1 or len(rows) == 1
@@ -64,7 +68,7 @@ def _tells(name: str, rows: Sequence[Row]) -> bool:
 
 def fitting(columns: Sequence[str], rows: Sequence[Row], width: int, keep: Sequence[str] = ()) -> list[str]:
     """As many columns as fit: first what is known about the trial goes, then its parameters from the last."""
-    chosen = [name for name in columns if name in keep or any(cell(row.get(name)) for row in rows)]
+    chosen = [name for name in columns if name in keep or any(shown(row, name) for row in rows)]
     widths = {name: _width(rows, name) + len(GAP) for name in chosen}
     if "error" in widths:
         widths["error"] = min(widths["error"], ERROR_WIDTH)
@@ -77,16 +81,16 @@ def fitting(columns: Sequence[str], rows: Sequence[Row], width: int, keep: Seque
     return chosen
 
 
-def echo(columns: Sequence[str], rows: Iterable[Row], keep: Sequence[str] = ()) -> list[str]:
+def show(columns: Sequence[str], rows: Iterable[Row], keep: Sequence[str] = ()) -> list[str]:
     """Print a table to stdout; the columns that found no room."""
     if not is_terminal():
         for line in lines(columns, rows):
-            click.echo(line)
+            echo(line)
         return []
-    shown = list(rows)
-    chosen = fitting(columns, shown, shutil.get_terminal_size().columns, keep)
-    draw(chosen, shown)
-    return [name for name in columns if name not in chosen and any(cell(row.get(name)) for row in shown)]
+    found = list(rows)
+    chosen = fitting(columns, found, shutil.get_terminal_size().columns, keep)
+    draw(chosen, found)
+    return [name for name in columns if name not in chosen and any(shown(row, name) for row in found)]
 
 
 def draw(columns: Sequence[str], rows: Sequence[Row], *, stderr: bool = False) -> None:
@@ -105,7 +109,7 @@ def draw(columns: Sequence[str], rows: Sequence[Row], *, stderr: bool = False) -
             no_wrap=True,
         )
     for row in rows:
-        drawn.add_row(*(Text(cell(row.get(name)), style=_style(name, row)) for name in columns))
+        drawn.add_row(*(Text(shown(row, name), style=_style(name, row)) for name in columns))
     Console(stderr=stderr, highlight=False).print(drawn)
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 from shoal.store.sqlite import VERSION, open_file, transaction
 
-_BUSY_MS = 1000
+_BUSY_MS = 500
 _TROUBLE = (sqlite3.Error, OSError)
 
 
@@ -20,6 +20,11 @@ def changing(path: str, tables: str) -> Iterator[sqlite3.Connection]:
     try:
         with transaction(connection):
             yield connection
+    except sqlite3.OperationalError:
+        raise  # busy, full, read-only: the file itself may be fine
+    except sqlite3.DatabaseError:
+        _remove(path)
+        raise
     finally:
         connection.close()
 
@@ -45,12 +50,16 @@ def _usable(path: str, tables: str) -> sqlite3.Connection:
     try:
         return _prepared(path, tables)
     except sqlite3.OperationalError:
-        raise  # busy, full, read-only: the file itself may be fine
+        raise
     except sqlite3.DatabaseError:
-        for damaged in (path, path + "-journal"):
-            with suppress(OSError):
-                os.unlink(damaged)
+        _remove(path)
         return _prepared(path, tables)
+
+
+def _remove(path: str) -> None:
+    for damaged in (path, path + "-journal"):
+        with suppress(OSError):
+            os.unlink(damaged)
 
 
 def _prepared(path: str, tables: str) -> sqlite3.Connection:

@@ -80,9 +80,11 @@ def _read(home: str) -> dict[str, tuple[RunSummary | None, int]]:
     with ignoring_trouble(), reading(_path(home)) as connection:
         query = "SELECT run, kind, name, state, created, seconds, stamp FROM runs"
         rows = connection.execute(query).fetchall()
+    types = (str, str, str, str, float, float, int)
     return {
-        run: (RunSummary(run, kind, name, state, created, seconds, run_folder(home, run)), stamp)
-        for run, kind, name, state, created, seconds, stamp in rows
+        row[0]: (RunSummary(*row[:6], run_folder(home, row[0])), row[6])
+        for row in rows
+        if all(map(isinstance, row, types))  # a damaged page may hold anything
     }
 
 

@@ -10,7 +10,8 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import IO, Any, NamedTuple
 
 from shoal.files import replacing
 from shoal.spec.cell import text_of
@@ -18,8 +19,18 @@ from shoal.store.items import pages
 from shoal.store.rows import RAW, Columns, read_columns, tail
 from shoal.store.sqlite import clean
 
-_GROUP = 32_768
+_GROUP = 20_000
 _WIDE, _HUGE = 2**53, 2**63
+
+
+class _Lines:
+    """Ends lines with a line feed alone. The writer must think otherwise, or it would not quote a lone return."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._write = file.write
+
+    def write(self, line: str) -> None:
+        self._write(line[:-2] + "\n")
 
 
 class _Wide:
@@ -51,7 +62,7 @@ def write_results(connection: sqlite3.Connection, folder: str) -> str:
     kinds: Kinds = {name: set() for name in columns.names()}
     path = os.path.join(folder, "results.csv")
     with replacing(path, "w", encoding="utf-8", newline="", errors="replace") as file:
-        writer = csv.writer(file, lineterminator="\n")
+        writer = csv.writer(_Lines(file))
         writer.writerow(columns.names())
         for raw in _each(connection):
             writer.writerow(_texts(raw, columns))
@@ -113,6 +124,7 @@ def _write_parquet(connection: sqlite3.Connection, path: str, columns: Columns, 
                 for name, values in zip(types, _columnar(group, columns), strict=True)
             ]
             writer.write_table(pyarrow.table(arrays, schema=schema))
+            del group, arrays  # before the next group is read
 
 
 def _arrow_type(pyarrow: Any, kinds: set[type]) -> Any:
@@ -128,14 +140,12 @@ def _arrow_type(pyarrow: Any, kinds: set[type]) -> Any:
 
 
 def _groups(connection: sqlite3.Connection) -> Iterator[list[_Raw]]:
-    group: list[_Raw] = []
-    for raw in _each(connection):
-        group.append(raw)
-        if len(group) == _GROUP:
-            yield group
-            group = []
-    if group:
-        yield group
+    """A group at a time; it is the caller's alone, so that none is kept while the next is read."""
+    each = _each(connection)
+    while next_group := [*islice(each, _GROUP)]:
+        hand_over = [next_group]
+        del next_group
+        yield hand_over.pop()
 
 
 def _columnar(group: list[_Raw], columns: Columns) -> Iterator[list[Any]]:

@@ -8,14 +8,20 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Protocol
 
-from shoal.api.display.board import Board
-from shoal.shape.pool import Watcher
-
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from shoal.api.handle import Run
+    from shoal.shape.pool import Ended, Progress
 
 
-class Display(Watcher, Protocol):
+class Display(Protocol):
+    """A watcher with an end."""
+
+    def durable(self, ended: Sequence[Ended]) -> None: ...
+
+    def moment(self, progress: Progress) -> None: ...
+
     def close(self) -> None:
         """Show how it ended, and let go of the terminal. May be called twice."""
 
@@ -23,15 +29,16 @@ class Display(Watcher, Protocol):
 class Silent:
     """For programs that nobody watches."""
 
-    def durable(self, ended: object) -> None: ...
+    def durable(self, ended: Sequence[Ended]) -> None: ...
 
-    def moment(self, progress: object) -> None: ...
+    def moment(self, progress: Progress) -> None: ...
 
     def close(self) -> None: ...
 
 
 def display_for_python(handle: Run) -> Display:
     """What `shoal.run` shows: in a notebook below its cell, in a script on the terminal, elsewhere nothing."""
+    from shoal.api.display.board import Board
     from shoal.api.session import read_only
 
     notebook = in_notebook()

@@ -152,6 +152,9 @@ class Crew:
         member = self.members.pop(event.worker, None)
         if member is None:
             return None
+        if member.current is not None and member.current.started is not None:
+            member.work_s += event.at - member.current.started
+            member.items += 1
         self.past.append(member.use(event.at))
         if event.cause == "start":
             self._start_failures += 1

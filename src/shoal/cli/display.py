@@ -1,0 +1,37 @@
+"""What a person sees on stderr while `shoal run` works: a live picture on a terminal, else plain lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from shoal.api.display import words
+from shoal.api.display.board import Board
+from shoal.cli.output import is_terminal, say
+
+if TYPE_CHECKING:
+    from shoal.api.display import Display
+    from shoal.store import RunInfo
+
+
+def display_for(board: Board) -> Display:
+    """The display that suits stderr."""
+    if is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb":
+        from shoal.api.display.live import LiveDisplay
+
+        return LiveDisplay(board)
+    from shoal.api.display.plain import PlainDisplay
+
+    return PlainDisplay(board, say)
+
+
+def greet(info: RunInfo, board: Board) -> None:
+    """The first line: which run this is, how much there is to do, and how long it should take."""
+    total = "trials" if board.total is None else f"{board.total} trial{'' if board.total == 1 else 's'}"
+    parts = [f"{board.run}: {total}"]
+    if board.ended:
+        parts.append(f"{words.counts(board.counts)} before")
+    if info.predicted_seconds is not None and not board.ended:
+        parts.append(f"predicted {words.prediction(info.predicted_seconds)}")
+    say(", ".join(parts))

@@ -1,0 +1,153 @@
+"""`doctor`: is this machine ready, and what is missing. Looks only; leaves nothing behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib import metadata
+from typing import NamedTuple
+
+import click
+
+from shoal.cli.options import json_option
+from shoal.cli.output import echo, echo_json, is_terminal, say
+from shoal.units import format_size
+
+OLDEST = (3, 11)
+LITTLE_DISK = 1 << 30
+NEEDED = {
+    "pyarrow": "results.parquet, and .parquet tables",
+    "openpyxl": ".xlsx tables",
+    "optuna": "trials: {search: ...}",
+    "rich": "the live display",
+    "cloudpickle": "functions of notebooks",
+    "psutil": "watching what workers use",
+}
+"""Packages that Shoal was installed with."""
+OPTIONAL = {
+    "pandas": "run.table().to_pandas()",
+    "ipykernel": "notebooks",
+    "torch": "your own PyTorch trials",
+    "tensorflow": "your own TensorFlow trials",
+}
+COLOURS = {"ok": "green", "note": "yellow", "bad": "red"}
+
+
+class Finding(NamedTuple):
+    """`state` is ok, note (usable all the same) or bad (not usable)."""
+
+    state: str
+    what: str
+    found: str
+    hint: str | None = None
+
+
+@click.command("doctor")
+@json_option
+def doctor_command(as_json: bool) -> int:
+    """Say whether this machine is ready, and what is missing.
+
+    Exits with 0 when Shoal can be used here.
+    """
+    findings = list(examine())
+    usable = all(finding.state != "bad" for finding in findings)
+    if as_json:
+        echo_json({"usable": usable, "findings": [finding._asdict() for finding in findings]})
+    else:
+        for finding in findings:
+            _tell(finding)
+        say("This machine is ready." if usable else "This machine is not ready: see above.")
+    return 0 if usable else 1
+
+
+def _tell(finding: Finding) -> None:
+    mark = finding.state.ljust(4)
+    if is_terminal():
+        mark = click.style(mark, fg=COLOURS[finding.state])
+    hint = f" ({finding.hint})" if finding.hint else ""
+    echo(f"{mark}  {finding.what}: {finding.found}{hint}")
+
+
+def examine() -> Iterator[Finding]:
+    """Everything that is looked at, one by one."""
+    yield _python()
+    yield Finding("ok", "SQLite", sqlite3.sqlite_version)
+    yield from _home()
+    yield from _machine()
+    yield from _packages()
+
+
+def _python() -> Finding:
+    found = sys.version.partition(" ")[0]
+    if sys.version_info < OLDEST:
+        return Finding("bad", "Python", found, f"{OLDEST[0]}.{OLDEST[1]} or newer is needed")
+    return Finding("ok", "Python", f"{found}, {sys.executable}")
+
+
+def _home() -> Iterator[Finding]:
+    """Where runs are kept: can it be written, can it be locked, is there room."""
+    from shoal.store import find_home
+
+    home = find_home(os.getcwd(), os.environ)
+    there = home
+    while not os.path.isdir(there) and os.path.dirname(there) != there:
+        there = os.path.dirname(there)
+    found = home if there == home else f"{home} (made by the first run)"
+    try:
+        with tempfile.NamedTemporaryFile(dir=there, prefix=".doctor-") as file:
+            yield Finding("ok", "runs are kept in", found)
+            yield _file_system(there)
+            yield _locks(file.fileno())
+    except OSError as error:
+        hint = f"{error.strerror or error}; set SHOAL_HOME to a folder that can be written"
+        yield Finding("bad", "runs are kept in", found, hint)
+        return
+    free = shutil.disk_usage(there).free
+    little = "that is little: results and logs are kept there" if free < LITTLE_DISK else None
+    yield Finding("note" if little else "ok", "free disk", format_size(free), little)
+
+
+def _file_system(folder: str) -> Finding:
+    from shoal.files import MOUNTS, file_system_of, is_network
+
+    try:
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+            kind = file_system_of(os.path.realpath(folder), file.read())
+    except OSError:
+        kind = None
+    if is_network(kind):
+        hint = "on the network: works, and records more slowly; SHOAL_HOME on a local disk is faster"
+        return Finding("note", "file system", str(kind), hint)
+    return Finding("ok", "file system", kind or "unknown, taken for a local one")
+
+
+def _locks(descriptor: int) -> Finding:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        hint = f"{error.strerror or error}; set SHOAL_HOME to a folder on a local disk"
+        return Finding("bad", "file locks", "do not work there", hint)
+    return Finding("ok", "file locks", "work")
+
+
+def _machine() -> Iterator[Finding]:
+    from shoal.cluster import inventory
+
+    yield Finding("ok", "CPUs", f"{inventory.cpus():g}")
+    yield Finding("ok", "memory", format_size(inventory.memory_bytes()))
+    yield Finding("ok", "GPUs", str(inventory.gpus() or "none that can be seen"))
+
+
+def _packages() -> Iterator[Finding]:
+    for packages, missing in ((NEEDED, "note"), (OPTIONAL, "ok")):
+        for name, purpose in packages.items():
+            try:
+                yield Finding("ok", name, f"{metadata.version(name)}, for {purpose}")
+            except metadata.PackageNotFoundError:
+                hint = f"pip install {name}" if missing == "note" else None
+                yield Finding(missing, name, f"not installed; for {purpose}", hint)

@@ -1,0 +1,156 @@
+"""What `shoal run` says at the end: the results and the best on stdout; everything about the run on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shoal.api.display import words
+from shoal.cli import tables
+from shoal.cli.output import echo, echo_json, say
+from shoal.units import format_seconds
+
+if TYPE_CHECKING:
+    from shoal.api.summary import Summary
+    from shoal.shape.pool import WorkerUse
+
+ROWS_SHOWN = 20
+RANKED = 50_000
+"""Up to so many items the best rows are looked for; beyond, the first ones are shown."""
+FAILURES_SHOWN = 3
+WORKERS_SHOWN = 16
+
+
+class Excerpt(NamedTuple):
+    """As much of the results as is shown."""
+
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    which: str
+    """What the rows are, when they are not all."""
+    objective: tuple[str, str] | None
+    failures: list[tuple[str, str]]
+    """Item and error of the first few that failed."""
+
+
+def tell(summary: Summary, as_json: bool) -> int:
+    """Say how the run ended; its exit code. That nobody reads it any more does not change how it ended."""
+    if as_json:
+        echo_json(summary.document())
+        return summary.exit_code
+    with suppress(BrokenPipeError):
+        _tell_in_words(summary)
+    return summary.exit_code
+
+
+def _tell_in_words(summary: Summary) -> None:
+    found = _excerpt(summary)
+    metric = [found.objective[0]] if found.objective else []
+    hidden: list[str] = []
+    if found.rows:
+        hidden = tables.show(tables.telling(found.columns, found.rows, metric), found.rows, metric)
+    if summary.best is not None and found.objective is not None:
+        echo(f"Best: {best_in_words(summary.best, found.objective[0])}")
+    for line in _about(summary, found, hidden):
+        say(line)
+
+
+def _excerpt(summary: Summary) -> Excerpt:
+    from shoal.api.reading import open_run
+
+    total = sum(summary.items.values())
+    with open_run(summary.run) as store:
+        objective = store.info().objective
+        which, rows = "", []
+        if total > ROWS_SHOWN:
+            if objective is not None and total <= RANKED:
+                rows, which = store.best(*objective, count=ROWS_SHOWN), f"the best {ROWS_SHOWN}"
+            if not rows:
+                which = f"the first {ROWS_SHOWN}"
+        rows = rows or list(islice(store.rows(), ROWS_SHOWN))
+        failed = islice(store.items(("failed",)), FAILURES_SHOWN) if summary.items.get("failed") else ()
+        failures = [(record.item.id, record.error or "") for record in failed]
+        return Excerpt(store.columns(), rows, which, objective, failures)
+
+
+def best_in_words(row: Any, metric: str) -> str:
+    """The best row in a line: what was measured, then what it was measured with."""
+    column = f"metric.{metric}" if f"metric.{metric}" in row else metric
+    about = ("item", "state", "seconds", "attempt", "node", "started", "error", column)
+    rest = {name: value for name, value in row.items() if name not in about and value is not None}
+    with_what = f" ({words.parameters(rest, 200)})" if rest else ""
+    return f"{row['item']} with {column} {words.number(row[column])}{with_what}"
+
+
+def _about(summary: Summary, found: Excerpt, hidden: Sequence[str]) -> list[str]:
+    """The lines on stderr."""
+    lines = [""]
+    if found.which:
+        lines.append(
+            f"Shown are {found.which} of {sum(summary.items.values())}; all: shoal results {summary.run}"
+        )
+    if hidden:
+        names = words.shortened(", ".join(hidden), 60)
+        lines.append(f"No room for: {names}; all columns: shoal results {summary.run} --format csv")
+    if summary.workers:
+        lines += [
+            "Where the time went:",
+            *tables.lines(WORKER_COLUMNS, _workers(summary.workers), indent="  "),
+        ]
+    lines.append(_how_it_ended(summary))
+    lines += [f"Note: {note}" for note in summary.notes]
+    lines.append(f"Results: {summary.results}")
+    return lines + _failures(summary, found) + _next(summary)
+
+
+WORKER_COLUMNS = ("worker", "node", "start-up", "work", "idle", "items")
+
+
+def _workers(uses: Sequence[WorkerUse]) -> list[dict[str, Any]]:
+    rows = [_worker(str(n), use.node, [use]) for n, use in enumerate(uses[:WORKERS_SHOWN], 1)]
+    if len(uses) > WORKERS_SHOWN:
+        rest = uses[WORKERS_SHOWN:]
+        rows.append(_worker(f"{len(rest)} more", "", rest))
+    if len(uses) > 1:
+        rows.append(_worker("all", "", uses))
+    return rows
+
+
+def _worker(name: str, node: str, uses: Sequence[WorkerUse]) -> dict[str, Any]:
+    return {
+        "worker": name,
+        "node": node,
+        "start-up": format_seconds(sum(use.startup_s for use in uses)),
+        "work": format_seconds(sum(use.work_s for use in uses)),
+        "idle": format_seconds(sum(use.idle_s for use in uses)),
+        "items": sum(use.items for use in uses),
+    }
+
+
+def _how_it_ended(summary: Summary) -> str:
+    line = f"{summary.run} {summary.state}: {words.counts(summary.items, 'no items')} in "
+    line += format_seconds(summary.seconds)
+    if summary.predicted_seconds is not None:
+        return f"{line}; predicted {words.prediction(summary.predicted_seconds)}."
+    return f"{line}."
+
+
+def _failures(summary: Summary, found: Excerpt) -> list[str]:
+    if not found.failures:
+        return []
+    lines = [f"Failed: {item}: {words.sentence(error)}" for item, error in found.failures]
+    more = summary.items.get("failed", 0) - len(found.failures)
+    if more > 0:
+        lines.append(f"  and {more} more")
+    return [*lines, f"What it wrote: shoal logs {summary.run} {found.failures[0][0]}"]
+
+
+def _next(summary: Summary) -> list[str]:
+    """What the user may want to do now."""
+    if summary.state in ("stopped", "interrupted"):
+        return [f"Go on with: shoal resume {summary.run}"]
+    if summary.items.get("failed"):
+        return [f"Try the failed ones again: shoal resume {summary.run} --failed"]
+    return []

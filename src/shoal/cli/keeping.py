@@ -1,0 +1,84 @@
+"""`stop`, `logs`, `get` and `rm`: what can be done with a run that is there."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from shoal.cli.options import item_argument, run_argument
+from shoal.cli.output import echo, say
+from shoal.errors import ShoalError, SpecError
+
+
+@click.command("stop")
+@run_argument
+def stop_command(run: str) -> int:
+    """Ask a run to end, and wait until it has.
+
+    Items in flight are stopped cleanly, and wait for a resume.
+    """
+    from shoal.api import running
+    from shoal.api.reading import open_run
+
+    with open_run(run) as store:
+        name = store.run
+    state = running.stop(name)
+    if state in ("running", "queued"):
+        say(f"{name} was asked to stop, but is still {state}.")
+        return 1
+    say(f"{name}: {state}. Go on with: shoal resume {name}")
+    return 0
+
+
+@click.command("logs")
+@run_argument
+@item_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on printing until the run has ended.")
+def logs_command(run: str, item: str | None, follow: bool) -> None:
+    """Print what a run, or one of its items, wrote to its output."""
+    from shoal.api import reading
+
+    out = sys.stdout.buffer
+    for block in reading.logs(run, item, follow=follow):
+        out.write(block)
+        out.flush()
+
+
+@click.command("get")
+@run_argument
+@item_argument
+@click.option("--to", metavar="FOLDER", help="Where to; without it, a new folder named after the run.")
+def get_command(run: str, item: str | None, to: str | None) -> None:
+    """Copy the files that a run, or one of its items, left in SHOAL_ITEM_DIR.
+
+    Prints the folder they were copied to.
+    """
+    from shoal.api import reading
+
+    try:
+        echo(reading.get(run, item, to=to))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise SpecError(
+            f"The files cannot be copied: {error}.", hint="Name a folder that can be written with --to."
+        ) from error
+
+
+@click.command("rm")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+def rm_command(runs: tuple[str, ...]) -> None:
+    """Delete runs and everything they kept. A run that is being driven is refused."""
+    from shoal.api import reading
+
+    errors: list[ShoalError] = []
+    for run in runs:
+        try:
+            say(f"Removed {reading.remove(run)}.")
+        except ShoalError as error:
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise SpecError("\n       ".join(str(error) for error in errors), hint=errors[0].hint)

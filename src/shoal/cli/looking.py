@@ -1,0 +1,218 @@
+"""`ls`, `show` and `results`: looking at runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.api.display import words
+from shoal.cli import tables
+from shoal.cli.options import json_option, run_argument
+from shoal.cli.output import Row, echo, echo_json, echo_json_rows, is_terminal, local_time, say, timestamp
+from shoal.units import format_seconds
+
+if TYPE_CHECKING:
+    from shoal.store import ItemRecord, RunInfo, RunStore
+
+ITEMS_SHOWN = 20
+ROWS_ON_SCREEN = 1000
+ENDED = ("succeeded", "failed", "stopped")
+
+
+@click.command("ls")
+@json_option
+def ls_command(as_json: bool) -> None:
+    """List the runs, newest first."""
+    from shoal.api import reading
+
+    runs = reading.runs()
+    if as_json:
+        echo_json([summary._asdict() | {"created": timestamp(summary.created)} for summary in runs])
+        return
+    if not runs:
+        say("There are no runs here yet; shoal run FILE starts one.")
+        return
+    rows = [
+        {
+            "run": summary.run,
+            "kind": summary.kind,
+            "state": summary.state,
+            "started": local_time(summary.created),
+            "took": format_seconds(summary.seconds),
+        }
+        for summary in runs
+    ]
+    for line in tables.lines(("run", "kind", "state", "started", "took"), rows):
+        echo(line)
+
+
+@click.command("show")
+@run_argument
+@click.option("--why", is_flag=True, help="Also say what was decided, and why.")
+@json_option
+def show_command(run: str, why: bool, as_json: bool) -> None:
+    """Show one run and its items."""
+    from shoal.api.reading import open_run
+    from shoal.cluster.here import Here
+
+    with open_run(run) as store:
+        info = store.info(Here().now())
+        if as_json:
+            echo_json(_document(info, store, why))
+        else:
+            _tell(info, store)
+            if why:
+                _tell_why(info)
+
+
+def _document(info: RunInfo, store: RunStore, why: bool) -> dict[str, Any]:
+    """The run as JSON: its counts, and its items one by one."""
+    document: dict[str, Any] = info._asdict()
+    for name in ("created", "started", "ended"):
+        document[name] = timestamp(document[name])
+    if info.objective is not None:
+        document["objective"] = {"metric": info.objective[0], "goal": info.objective[1]}
+    document["results"] = os.path.join(info.folder, "results.csv")
+    document["counts"] = info.items
+    document["items"] = [_item(record) for record in store.items()]
+    if why:
+        document["plan"] = _plan(info)
+    return document
+
+
+def _item(record: ItemRecord) -> dict[str, Any]:
+    return {
+        "item": record.item.id,
+        "state": record.state,
+        "attempt": record.item.attempt,
+        "node": record.node,
+        "started": timestamp(record.started),
+        "seconds": record.seconds,
+        "error": record.error,
+        "params": dict(record.item.params),
+        "metrics": dict(record.metrics),
+    }
+
+
+def _tell(info: RunInfo, store: RunStore) -> None:
+    total = "" if info.total is None else f" of {info.total}"
+    echo(f"{info.run}: {info.kind} {info.name}, {info.state}")
+    echo(f"items: {words.counts(info.items, 'none yet')}{total}")
+    echo(f"created: {local_time(info.created)}, took {format_seconds(info.seconds)}")
+    if info.predicted_seconds is not None:
+        echo(f"predicted: {words.prediction(info.predicted_seconds)}")
+    if info.driver is not None:
+        echo(f"driven by: process {info.driver.get('pid')} on {info.driver.get('host')}")
+    if info.best is not None and info.objective is not None:
+        from shoal.cli.ending import best_in_words
+
+        echo(f"best: {best_in_words(info.best, info.objective[0])}")
+    echo(f"folder: {info.folder}")
+    for state in ("running", "failed"):
+        if info.items.get(state):
+            _tell_items(store, state, info.items[state])
+
+
+def _tell_items(store: RunStore, state: str, count: int) -> None:
+    for record in islice(store.items((state,)), ITEMS_SHOWN):
+        where = f" on {record.node}" if record.node else ""
+        what = words.sentence(record.error) if state == "failed" else words.parameters(record.item.params)
+        echo(f"{state}: {record.item.id}{where}: {what}")
+    if count > ITEMS_SHOWN:
+        echo(f"{state}: and {count - ITEMS_SHOWN} more")
+
+
+def _plan(info: RunInfo) -> dict[str, Any]:
+    try:
+        with open(os.path.join(info.folder, "plan.json"), encoding="utf-8") as file:
+            found: dict[str, Any] = json.load(file)
+    except (OSError, ValueError):
+        return {"decisions": [], "placements": []}
+    return found
+
+
+def _tell_why(info: RunInfo) -> None:
+    decisions = _plan(info)["decisions"]
+    if not decisions:
+        say("The plan of this run was not kept.")
+    for decision in decisions:
+        echo(f"{decision['name']}: {decision['choice']}\n    {decision['why']}")
+
+
+@click.command("results")
+@run_argument
+@click.option(
+    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True
+)
+@click.option("--best", type=click.IntRange(min=1), metavar="N", help="Only the best N, best first.")
+def results_command(run: str, form: str, best: int | None) -> None:
+    """Print the results of a run, a row for each item."""
+    from shoal.api.reading import open_run
+
+    with open_run(run) as store:
+        rows = _rows(store, best)
+        if form == "json":
+            echo_json_rows(rows)
+        elif form == "csv":
+            _echo_csv(store, rows, whole=best is None)
+        else:
+            _echo_table(store, rows)
+
+
+def _rows(store: RunStore, best: int | None) -> Iterable[Row]:
+    if best is None:
+        return store.rows()
+    objective = store.info().objective
+    if objective is None:
+        from shoal.errors import SpecError
+
+        raise SpecError(
+            f"Run {store.run} has no objective, so none of its results is best.",
+            hint="Add objective: {metric: NAME, goal: max} to the workload, or leave out --best.",
+        )
+    return store.best(*objective, count=best)
+
+
+def _echo_csv(store: RunStore, rows: Iterable[Row], *, whole: bool) -> None:
+    """Exactly `results.csv` where that is written already; else the same as it would be now."""
+    path = os.path.join(store.folder, "results.csv")
+    if whole and store.state() in ENDED and os.path.isfile(path):
+        with open(path, encoding="utf-8", newline="") as file:
+            while block := file.read(1 << 20):
+                echo(block, end="")
+        return
+    import csv
+    import io
+
+    columns = store.columns()
+    for cells in _exact(store, columns, rows):
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(cells)
+        echo(line.getvalue(), end="")
+
+
+def _exact(store: RunStore, columns: list[str], rows: Iterable[Row]) -> Iterator[list[Any]]:
+    """The header, then rows with their parameters as the table had them."""
+    yield list(columns)
+    for row in rows:
+        texts = store.item(str(row["item"])).item.texts or {}
+        values = [texts.get(name, row.get(name)) for name in columns]
+        yield [json.dumps(value) if isinstance(value, bool | list | dict) else value for value in values]
+
+
+def _echo_table(store: RunStore, rows: Iterable[Row]) -> None:
+    objective = store.info().objective
+    keep = [objective[0]] if objective else []
+    waiting = iter(rows)
+    shown = islice(waiting, ROWS_ON_SCREEN) if is_terminal() else waiting
+    hidden = tables.show(store.columns(), shown, keep)
+    if hidden:
+        names = words.shortened(", ".join(hidden), 60)
+        say(f"No room for: {names}; --format csv has all columns.")
+    if next(waiting, None) is not None:
+        say(f"Shown are the first {ROWS_ON_SCREEN}; --format csv has all rows.")

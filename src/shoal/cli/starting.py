@@ -1,0 +1,46 @@
+"""`run` and `resume`, as click has them. What they do is in `driving`."""
+
+from __future__ import annotations
+
+import click
+
+from shoal.cli import driving
+from shoal.cli.options import cluster_option, file_argument, json_option, run_argument, set_option
+from shoal.errors import SpecError
+
+
+@click.command("run")
+@file_argument
+@cluster_option
+@set_option
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Try only the first N items.")
+@click.option("--detach", is_flag=True, hidden=True)
+@json_option
+def run_command(
+    file: str, cluster: str | None, sets: tuple[str, ...], limit: int | None, detach: bool, as_json: bool
+) -> int:
+    """Plan a workload, then run it.
+
+    FILE is a workload file. On a terminal a live display shows how far it is; otherwise a line now and then
+    does. Ctrl-C stops the run cleanly; `shoal resume` goes on with it.
+    """
+    if detach:
+        raise SpecError(
+            "--detach is not possible yet: a run needs its driver, which lives in this terminal.",
+            hint="Start it in tmux or with nohup; a run that was cut off goes on with `shoal resume`.",
+        )
+    return driving.run(file, cluster, sets, limit, as_json)
+
+
+@click.command("resume")
+@run_argument
+@click.option("--failed", is_flag=True, help="Take the failed items again, too.")
+@cluster_option
+@json_option
+def resume_command(run: str, failed: bool, cluster: str | None, as_json: bool) -> int:
+    """Go on where a stopped, failed or killed run was.
+
+    What is done stays done. Rows that were added to the table since then become new items. On a run that
+    succeeded there is nothing to do, and its summary is printed.
+    """
+    return driving.resume(run, failed, cluster, as_json)

@@ -1,0 +1,344 @@
+"""What a pool promises, one promise a test, on the simulation engine: deterministic, and over in milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from shoal.engine.sim import Behaviour, Fault, NodeDies, SimWorld, Startup, WorkerDies
+from shoal.errors import CannotPlace, EngineError, StoreError
+from shoal.model import Factory, Item, Need, Node, Outcome
+from shoal.plan.prediction import lower_bound
+from shoal.shape.pool import Ended, Policy, Pool, Progress
+from shoal.store import MemoryJournal
+from shoal.store.records import ItemRecord
+
+
+class Listed:
+    """A source of items that are given; prunes what reports `prune`."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self._items = list(items)
+
+    def take(self, most: int) -> Sequence[Item]:
+        items, self._items = self._items, []
+        return items
+
+    def left(self) -> int:
+        return len(self._items)
+
+    def finished(self) -> bool:
+        return not self._items
+
+    def progressed(self, item: Item, metrics: Mapping[str, Any], step: int | None) -> str | None:
+        return "bad curve" if metrics.get("prune") else None
+
+    def ended(self, item: Item, outcome: Outcome) -> None:
+        return None
+
+
+def items(*seconds: float, **params: Any) -> list[Item]:
+    return [
+        Item(seq, f"t{seq}", {"seconds": each, **params}, content=f"{each}")
+        for seq, each in enumerate(seconds, 1)
+    ]
+
+
+def by_params(factory: Factory, item: Item) -> Behaviour:
+    params = dict(item.params)
+    for_attempts = params.pop("fails", 0)
+    if item.used < for_attempts or (for_attempts and item.attempt <= for_attempts):
+        return Behaviour(params["seconds"], "failed", error="no")
+    return Behaviour(**params)
+
+
+class Bench:
+    """A pool on simulated nodes."""
+
+    def __init__(
+        self,
+        work: Sequence[Item],
+        policy: Policy | None = None,
+        nodes: Sequence[Node] = (Node("a", 2, 1 << 30),),
+        faults: Sequence[Fault] = (),
+        world: SimWorld | None = None,
+        name: str = "driver",
+        startup: Startup | None = None,
+    ) -> None:
+        self.world = world or SimWorld(
+            nodes,
+            by_params,
+            faults=faults,
+            startup=lambda _: startup or Startup(0.01),
+            limit_s=1e5,
+            record=True,
+        )
+        self.engine = self.world.connect(name)
+        self.journal = MemoryJournal()
+        self.pool = Pool(
+            self.engine,
+            self.journal,
+            Factory("sim:x"),
+            Need(),
+            Listed(work),
+            policy or Policy(),
+            watcher=self,
+        )
+        self.durable_at: dict[int, float] = {}
+        self.moments: list[Progress] = []
+        self.each_moment: Callable[[Progress], None] = lambda progress: None
+
+    def durable(self, ended: Sequence[Ended]) -> None:
+        self.durable_at.update({entry.item.seq: self.world.now() for entry in ended})
+
+    def moment(self, progress: Progress) -> None:
+        self.moments.append(progress)
+        self.each_moment(progress)
+
+    def run(self) -> dict[int, ItemRecord]:
+        self.pool.run()
+        self.engine.close()
+        assert self.journal.violations == []
+        return self.journal.records()
+
+
+def test_every_item_ends_and_is_told_once_it_is_durable() -> None:
+    bench = Bench(items(*[0.1] * 20))
+    records = bench.run()
+    assert [record.state for record in records.values()] == ["done"] * 20
+    assert sorted(bench.durable_at) == list(range(1, 21))
+
+
+def test_a_failed_item_is_tried_again_on_another_worker_up_to_its_retries() -> None:
+    bench = Bench(items(0.1, 0.1, 0.1, fails=2), Policy(retries=2))
+    records = bench.run()
+    assert [(record.state, record.item.used) for record in records.values()] == [("done", 3)] * 3
+    first = [ran for ran in bench.world.history if ran.seq == 1]
+    assert len({ran.worker for ran in first[:2]}) == 2
+
+
+def test_retries_wait_longer_each_time() -> None:
+    bench = Bench(items(0.1, fails=3), Policy(retries=3, backoff_s=1.0))
+    bench.run()
+    runs = bench.world.history
+    gaps = [later.started - earlier.ended for earlier, later in pairwise(runs)]
+    assert gaps == pytest.approx([1, 2, 4], rel=0.1)
+
+
+def test_a_crash_uses_an_attempt_of_the_running_item_and_of_no_other() -> None:
+    work = items(*[0.001] * 50)
+    work[20] = work[20]._replace(params={"seconds": 0.001, "crash": True})
+    records = Bench(work, Policy(retries=1)).run()
+    assert {record.state for seq, record in records.items() if seq != 21} == {"done"}
+    assert {record.item.used for seq, record in records.items() if seq != 21} == {1}
+    assert (records[21].state, records[21].item.used) == ("failed", 2)
+    assert "crashed" in str(records[21].error)
+
+
+def test_the_loss_of_a_node_uses_no_attempt() -> None:
+    nodes = [Node("a", 1, 1 << 30), Node("b", 1, 1 << 30)]
+    records = Bench(items(*[1.0] * 6), Policy(retries=0), nodes, [NodeDies(1.5, "b")]).run()
+    assert {(record.state, record.item.used) for record in records.values()} == {("done", 1)}
+
+
+def test_a_run_that_lost_all_its_nodes_goes_on_when_one_comes_back() -> None:
+    records = Bench(items(*[1.0] * 6), faults=[NodeDies(1.5, "a", back_after=60)]).run()
+    assert {record.state for record in records.values()} == {"done"}
+
+
+def test_a_hanging_item_is_ended_at_its_timeout_and_the_others_go_on() -> None:
+    work = items(*[0.1] * 10)
+    work[3] = work[3]._replace(params={"seconds": 1, "hang": True})
+    records = Bench(work, Policy(timeout_s=5)).run()
+    assert records[4].state == "failed"
+    assert records[4].error == "timed out after 5.0s"
+    assert sum(record.state == "done" for record in records.values()) == 9
+
+
+def test_an_item_that_ignores_its_end_is_killed_after_the_grace() -> None:
+    work = items(0.1, 0.1)
+    work[0] = work[0]._replace(params={"seconds": 1, "hang": True, "ignores_cancel": True})
+    bench = Bench(work, Policy(timeout_s=5, grace_s=2))
+    records = bench.run()
+    assert records[1].error == "timed out after 5.0s"
+    assert bench.world.now() < 8
+
+
+def test_a_pruned_item_ends_as_pruned_with_the_reason() -> None:
+    work = items(10.0, 0.1)
+    work[0] = work[0]._replace(params={"seconds": 10.0, "reports": ((0.1, {"prune": 1}, 1),)})
+    bench = Bench(work)
+    records = bench.run()
+    assert (records[1].state, records[1].error) == ("pruned", "bad curve")
+    assert bench.world.now() < 3
+
+
+def test_no_more_items_run_at_once_than_allowed() -> None:
+    bench = Bench(items(*[0.3] * 20), Policy(concurrent=1))
+    bench.run()
+    runs = sorted(bench.world.history, key=lambda ran: ran.started)
+    assert all(later.started >= earlier.ended for earlier, later in pairwise(runs))
+
+
+def test_stopping_ends_what_runs_and_keeps_the_rest_for_later() -> None:
+    bench = Bench(items(*[1.0] * 10))
+    bench.each_moment = lambda progress: bench.pool.stop() if progress.now > 2.5 else None
+    records = bench.run()
+    states = [record.state for record in records.values()]
+    assert states.count("done") == 4
+    assert states.count("stopped") == 2
+    assert states.count("waiting") == 4
+    assert bench.world.now() < 3
+
+
+def test_stop_after_so_many_failures() -> None:
+    bench = Bench(items(*[1.0] * 20, fails=9), Policy(stop_after=3))
+    records = bench.run()
+    assert bench.pool.stopped_by_failures
+    assert 3 <= sum(record.state == "failed" for record in records.values()) <= 4
+
+
+def test_items_go_longest_first_as_soon_as_durations_are_known() -> None:
+    """The group's sheet: 42 trials in the order of the sheet, nothing known at the start."""
+    seconds = [59, 59, 346, 77, 146, 146] * 7
+    nodes = [Node(name, 1, 1 << 30) for name in "abc"]
+    bench = Bench(items(*seconds), nodes=nodes)
+    bench.run()
+    assert bench.world.now() <= 1.03 * lower_bound(seconds, 3)
+    by_hand = max(sum(seconds[first::3]) for first in range(3))
+    assert by_hand > 1.3 * lower_bound(seconds, 3)
+
+
+def test_chunk_mates_stuck_behind_a_long_item_go_to_another_worker() -> None:
+    work = items(*[0.001] * 400)
+    work[200] = work[200]._replace(params={"seconds": 30.0}, content="long")
+    bench = Bench(work)
+    bench.run()
+    others = [at for seq, at in bench.durable_at.items() if seq != 201]
+    assert max(others) < 2
+
+
+def test_two_runs_share_the_workers_and_a_short_one_is_not_stuck_behind_a_long_one() -> None:
+    long = Bench(items(*[0.1] * 400), name="long")
+    short = Bench(items(*[0.1] * 10), world=long.world, name="short")
+    going = [long.pool]
+    while going:
+        if long.world.now() > 3 and short.pool not in going and not short.durable_at:
+            going.append(short.pool)
+        going = [pool for pool in going if pool.step(0.01)]
+    assert max(short.durable_at.values()) < 5.0
+    assert max(long.durable_at.values()) < 1.1 * (410 * 0.1 / 2)
+
+
+def test_two_equal_runs_that_start_together_progress_together() -> None:
+    first = Bench(items(*[0.1] * 100), name="first")
+    second = Bench(items(*[0.1] * 100), world=first.world, name="second")
+    going = [first.pool, second.pool]
+    while len(going) == 2:
+        going = [pool for pool in going if pool.step(0.01)]
+    lagging = min(len(first.durable_at), len(second.durable_at))
+    assert lagging >= 90
+
+
+def test_workers_that_cannot_start_end_the_run_with_the_reason() -> None:
+    bench = Bench(items(0.1), startup=Startup(0.01, error="ModuleNotFoundError: No module named 'nope'"))
+    with pytest.raises(EngineError, match="No module named 'nope'"):
+        bench.run()
+
+
+def test_what_can_never_be_placed_is_refused_at_once() -> None:
+    world = SimWorld([Node("a", 1, 1 << 30)], by_params)
+    pool = Pool(world.connect(), MemoryJournal(), Factory("sim:x"), Need(cpu=4), Listed(items(1.0)), Policy())
+    with pytest.raises(CannotPlace, match="has 1 CPU, needs 4"):
+        pool.run()
+    assert world.now() == 0
+
+
+class FullDisk(MemoryJournal):
+    """Cannot commit between two moments."""
+
+    def __init__(self, now: Callable[[], float], until: float) -> None:
+        super().__init__()
+        self._clock = now
+        self._until = until
+        self.refused = 0
+
+    def commit(self) -> None:
+        if 1.0 < self._clock() < self._until:
+            self.refused += 1
+            raise StoreError("no space left")
+        super().commit()
+
+
+@pytest.mark.parametrize(
+    ("until", "ends_well"), [(10.0, True), (1e9, False)], ids=["freed in time", "never freed"]
+)
+def test_a_full_disk_pauses_the_run_and_ends_it_when_it_lasts(until: float, ends_well: bool) -> None:
+    bench = Bench(items(*[0.5] * 20))
+    journal = FullDisk(bench.world.now, until)
+    pool = Pool(bench.engine, journal, Factory("sim:x"), Need(), Listed(items(*[0.5] * 20)), Policy())
+    if ends_well:
+        pool.run()
+        assert journal.counts()["done"] == 20
+        assert journal.refused > 5
+    else:
+        with pytest.raises(StoreError, match="no space"):
+            pool.run()
+        assert len(bench.world.history) <= 8, "nothing more is handed out while nothing can be recorded"
+
+
+def test_progress_says_how_long_the_rest_will_take() -> None:
+    bench = Bench(items(*[1.0] * 40))
+    bench.run()
+    halfway = next(moment for moment in bench.moments if moment.counts.get("done", 0) >= 20)
+    assert halfway.remaining_s == pytest.approx(10, rel=0.2)
+
+
+def test_where_the_workers_time_went_adds_up() -> None:
+    bench = Bench(items(*[1.0] * 10), faults=[WorkerDies(2.5)], startup=Startup(0.5))
+    bench.run()
+    uses = bench.pool.worker_uses()
+    assert len(uses) == 3
+    assert all(use.startup_s == pytest.approx(0.5, abs=0.01) for use in uses)
+    assert sum(use.items for use in uses) == 10
+    assert sum(use.work_s for use in uses) == pytest.approx(10.0, abs=1.0)
+
+
+def test_a_worker_that_is_leaving_still_counts_against_the_limit() -> None:
+    nodes = [Node("a", 2, 1 << 30)]
+    long = Bench(items(*[5.0] * 6), Policy(concurrent=2), nodes, name="long")
+    short = Bench(items(0.2), world=long.world, name="short")
+    going = [long.pool]
+    while going:
+        if long.world.now() > 1 and short.pool not in going and not short.durable_at:
+            going.append(short.pool)
+        going = [pool for pool in going if pool.step(0.01)]
+    changes = [
+        change
+        for ran in long.world.history
+        if ran.driver.startswith("long")
+        for change in ((ran.started, 1), (ran.ended, -1))
+    ]
+    running = 0
+    for _, change in sorted(changes):
+        running += change
+        assert running <= 2
+
+
+def test_an_answer_to_a_driver_that_died_is_not_taken_for_an_answer_to_the_next() -> None:
+    """The first driver died before it could record what it handed out: both attempts have the same number."""
+    bench = Bench(items(2.0), policy=Policy(commit_s=60))
+    while bench.world.now() < 1.9:
+        bench.pool.step(0.01)
+    bench.world.crash(bench.engine)
+    bench.journal.crash()
+    engine = bench.world.connect(inherit=bench.engine)
+    pool = Pool(engine, bench.journal, Factory("sim:x"), Need(), Listed(items(2.0)), Policy())
+    pool.run()
+    record = bench.journal.records()[1]
+    assert pool.fenced >= 1
+    assert record.started is not None
+    assert record.started >= 1.9, "the first driver's attempt was taken for the second's"
