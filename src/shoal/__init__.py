@@ -82,6 +82,12 @@ class _Shoal(type(sys)):  # type: ignore[misc]
     def plan(self, layer: Any) -> None:
         """The import system puts a subpackage here; it finds it again without."""
 
+    def __reduce__(self) -> Any:
+        """Functions that use `shoal` are sent to workers by value: there it is imported, like any module."""
+        from importlib import import_module
+
+        return import_module, (__name__,)
+
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:

@@ -338,7 +338,5 @@ def test_an_answer_to_a_driver_that_died_is_not_taken_for_an_answer_to_the_next(
     engine = bench.world.connect(inherit=bench.engine)
     pool = Pool(engine, bench.journal, Factory("sim:x"), Need(), Listed(items(2.0)), Policy())
     pool.run()
-    record = bench.journal.records()[1]
     assert pool.fenced >= 1
-    assert record.started is not None
-    assert record.started >= 1.9, "the first driver's attempt was taken for the second's"
+    assert bench.world.now() >= 3.9, "the first driver's attempt was taken for the second's"

@@ -206,14 +206,14 @@ def test_memory_does_not_grow_with_the_number_of_rows(
 
     monkeypatch.setattr("shoal.store.results._GROUP", 2000)
     peaks = []
-    for count in (1, 5_000, 30_000):
+    for count in (1, 10_000, 40_000):
         run = make_run()
         record(run, [{"lr": seq} for seq in range(count)], [])
         tracemalloc.start()
         run.write_results()
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[2] < peaks[1] * 1.2
+    assert peaks[2] < peaks[1] * 1.3, peaks
 
 
 def test_old_results_stay_when_new_ones_cannot_be_written(

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from shoal.api.display import Display
 from shoal.api.session import Session, read_only
 from shoal.api.summary import Summary
 from shoal.shape.pool import Ended, Progress, Watcher
@@ -22,6 +23,9 @@ class Run:
         self._summary: Summary | None = None
         self._ended: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._display: Display | None = None
+        self.id = ""
+        self.folder = ""
         self.progress: Progress | None = None
         """The latest moment; None before the first."""
 
@@ -34,6 +38,14 @@ class Run:
         run._known.wait()
         if run._session is None and run._failure is not None:
             raise run._failure
+        return run
+
+    @classmethod
+    def over(cls, summary: Summary) -> Run:
+        """A run that had nothing left to do."""
+        run = cls()
+        run.id, run.folder, run._summary = summary.run, summary.folder, summary
+        run._ended.put(None)
         return run
 
     def _drive(self, make: Callable[[], Session]) -> None:
@@ -50,6 +62,8 @@ class Run:
         finally:
             self._known.set()
             self._ended.put(None)
+            if self._display is not None:
+                self._display.close()
 
     # A watcher of its own session.
 
@@ -63,13 +77,18 @@ class Run:
     # What people use.
 
     def watch(self, watcher: Watcher) -> None:
+        """Somebody wants to see, from now on."""
         if self._session is not None:
             self._session.watch(watcher)
 
+    def show(self, display: Display) -> None:
+        """Watch, and close it at the end."""
+        self._display = display
+        self.watch(display)
+
     def wait(self) -> Summary:
         """Until the run has ended. Ctrl-C stops it cleanly, and then this returns."""
-        assert self._thread is not None
-        while self._thread.is_alive():
+        while self._thread is not None and self._thread.is_alive():
             try:
                 self._thread.join()
             except KeyboardInterrupt:

@@ -65,7 +65,7 @@ def start(
         prepared = workloads.from_file(os.fspath(target), sets, limit)
     handle = Run.begin(lambda: new_session(prepared, machines(cluster), here))
     if display:
-        handle.watch(display_for_python(handle))
+        handle.show(display_for_python(handle))
     return handle
 
 
@@ -129,6 +129,32 @@ def resume(
     if watcher is not None:
         session.watch(watcher)
     return session
+
+
+def resume_run(run: str, *, failed: bool = False, cluster: str | None = None, display: bool = True) -> Run:
+    """Go on with a stopped, failed or killed run, and wait for its end. `failed` takes the failed items again."""
+    from shoal.api.display import display_for_python
+
+    def make() -> Session:
+        found = resume(run, failed=failed, cluster=cluster)
+        if isinstance(found, Summary):
+            raise _Over(found)
+        return found
+
+    try:
+        handle = Run.begin(make)
+    except _Over as over:
+        return Run.over(over.summary)
+    if display:
+        handle.show(display_for_python(handle))
+    handle.wait()
+    return handle
+
+
+class _Over(Exception):  # noqa: N818 - not an error: there is nothing left to do
+    def __init__(self, summary: Summary) -> None:
+        super().__init__(summary.run)
+        self.summary = summary
 
 
 def _again(store: RunStore) -> Prepared:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal.api.display import words
 from shoal.cli import tables
-from shoal.cli.output import echo, echo_json, say
+from shoal.cli.output import ReaderGoneError, echo, echo_json, say
 from shoal.units import format_seconds
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ class Excerpt(NamedTuple):
 
 def tell(summary: Summary, as_json: bool) -> int:
     """Say how the run ended; its exit code. That nobody reads it any more does not change how it ended."""
-    if as_json:
-        echo_json(summary.document())
-        return summary.exit_code
-    with suppress(BrokenPipeError):
-        _tell_in_words(summary)
+    with suppress(ReaderGoneError):
+        if as_json:
+            echo_json(summary.document())
+        else:
+            _tell_in_words(summary)
     return summary.exit_code
 
 
@@ -66,9 +66,9 @@ def _excerpt(summary: Summary) -> Excerpt:
         which, rows = "", []
         if total > ROWS_SHOWN:
             if objective is not None and total <= RANKED:
-                rows, which = store.best(*objective, count=ROWS_SHOWN), f"the best {ROWS_SHOWN}"
+                rows, which = store.best(*objective, count=ROWS_SHOWN), "the best"
             if not rows:
-                which = f"the first {ROWS_SHOWN}"
+                which = "the first"
         rows = rows or list(islice(store.rows(), ROWS_SHOWN))
         failed = islice(store.items(("failed",)), FAILURES_SHOWN) if summary.items.get("failed") else ()
         failures = [(record.item.id, record.error or "") for record in failed]
@@ -89,7 +89,8 @@ def _about(summary: Summary, found: Excerpt, hidden: Sequence[str]) -> list[str]
     lines = [""]
     if found.which:
         lines.append(
-            f"Shown are {found.which} of {sum(summary.items.values())}; all: shoal results {summary.run}"
+            f"Shown are {found.which} {len(found.rows)} of {sum(summary.items.values())};"
+            f" all: shoal results {summary.run}"
         )
     if hidden:
         names = words.shortened(", ".join(hidden), 60)
@@ -132,7 +133,7 @@ def _worker(name: str, node: str, uses: Sequence[WorkerUse]) -> dict[str, Any]:
 def _how_it_ended(summary: Summary) -> str:
     line = f"{summary.run} {summary.state}: {words.counts(summary.items, 'no items')} in "
     line += format_seconds(summary.seconds)
-    if summary.predicted_seconds is not None:
+    if summary.predicted_seconds is not None and summary.state in ("succeeded", "failed"):
         return f"{line}; predicted {words.prediction(summary.predicted_seconds)}."
     return f"{line}."
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from shoal.cli.options import item_argument, run_argument
-from shoal.cli.output import echo, say
+from shoal.cli.output import echo, echo_bytes, say
 from shoal.errors import ShoalError, SpecError
 
 
@@ -39,10 +37,8 @@ def logs_command(run: str, item: str | None, follow: bool) -> None:
     """Print what a run, or one of its items, wrote to its output."""
     from shoal.api import reading
 
-    out = sys.stdout.buffer
     for block in reading.logs(run, item, follow=follow):
-        out.write(block)
-        out.flush()
+        echo_bytes(block)
 
 
 @click.command("get")
@@ -58,8 +54,6 @@ def get_command(run: str, item: str | None, to: str | None) -> None:
 
     try:
         echo(reading.get(run, item, to=to))
-    except BrokenPipeError:
-        raise
     except OSError as error:
         raise SpecError(
             f"The files cannot be copied: {error}.", hint="Name a folder that can be written with --to."

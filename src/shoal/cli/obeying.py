@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from shoal.cli import failing, quick
-from shoal.cli.output import say
+from shoal.cli.output import ReaderGoneError, say
 from shoal.errors import ShoalError
 
 
@@ -18,15 +18,9 @@ def obey(arguments: Sequence[str]) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         code = _obey(arguments, failing.wants_json(arguments))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _leave_quietly()
-        return 0
-    except OSError as error:
-        _leave_quietly()
-        say(f"Error: the output cannot be written: {error.strerror or error}.")
-        return 1
-    return code
+    except ReaderGoneError:
+        code = 0
+    return _flush(code)
 
 
 def _obey(arguments: Sequence[str], as_json: bool) -> int:
@@ -43,16 +37,23 @@ def _obey(arguments: Sequence[str], as_json: bool) -> int:
         return failing.of_request(error, as_json)
     except KeyboardInterrupt:
         return failing.of_interruption(as_json)
-    except BrokenPipeError:
+    except ReaderGoneError:
         raise
     except Exception as error:  # noqa: BLE001 - the last place that can say anything about it
         return failing.of_shoal(error, as_json)
 
 
-def _leave_quietly() -> None:
-    """Whoever read our output has seen enough: what is still to be written goes nowhere, without complaint."""
+def _flush(code: int) -> int:
+    """Write what is still to be written; the exit code.
+
+    A reader that has seen enough is none of our business; output that cannot be written otherwise is an error.
+    """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:
+        except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if not isinstance(error, BrokenPipeError) and stream is sys.stdout:
+                say(f"Error: The output cannot be written: {error.strerror or error}.")
+                code = code or 1
+    return code

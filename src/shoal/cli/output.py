@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from shoal.api.display.words import printable
+from shoal.errors import ShoalError
 
 Row = Mapping[str, Any]
 
@@ -16,16 +18,40 @@ WIDEST = 60
 """Characters of one cell in a table; the rest is in the CSV and the JSON."""
 
 
+class ReaderGoneError(Exception):
+    """Nobody reads our results any more (`shoal ls | head -1`). Not an OSError: those click takes for its own."""
+
+
 def echo(text: str = "", *, end: str = "\n") -> None:
-    """A result, on stdout."""
-    sys.stdout.write(text + end)
+    """A result, on stdout. Raises `ReaderGoneError`."""
+    with _writing():
+        sys.stdout.write(text + end)
+
+
+def echo_bytes(data: bytes) -> None:
+    """Output of somebody else's program, as it is, at once. Raises `ReaderGoneError`."""
+    with _writing():
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderGoneError from error
+    except OSError as error:
+        raise ShoalError(f"The output cannot be written: {error.strerror or error}.") from error
 
 
 def say(text: str = "") -> None:
-    """Everything else, on stderr; after what was printed before it."""
-    sys.stdout.flush()
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    """Everything else, on stderr, after what was printed before it. Never fails: nothing depends on it."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    with suppress(OSError, ValueError):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
 
 
 def echo_json(value: Any) -> None:

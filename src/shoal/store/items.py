@@ -13,6 +13,7 @@ from typing import Any
 
 from shoal.errors import NotFound
 from shoal.model import Item, LogSlice
+from shoal.store.encode import decode
 from shoal.store.records import ItemRecord, Report
 from shoal.store.schema import ITEM_COLUMNS, UNFINISHED
 
@@ -49,8 +50,8 @@ def unfinished(connection: sqlite3.Connection) -> Iterator[Item]:
 def in_states(connection: sqlite3.Connection, states: Sequence[str]) -> Iterator[Item]:
     columns = "seq, id, params, texts, content, occurrence, attempt, used"
     for rows in pages(connection, columns, states):
-        for seq, identity, params, texts, *others in rows:
-            yield Item(seq, identity, json.loads(params), json.loads(texts) if texts else None, *others)
+        for row, params in zip(rows, decode([row[2] for row in rows]), strict=True):
+            yield Item(row[0], row[1], params, json.loads(row[3]) if row[3] else None, *row[4:])
 
 
 def records(
@@ -111,8 +112,8 @@ def known_contents(connection: sqlite3.Connection) -> dict[str, int]:
 
 def durations(connection: sqlite3.Connection) -> Iterator[tuple[str, dict[str, Any], float, str]]:
     for rows in pages(connection, "seq, content, params, seconds, node", ("done",)):
-        for _, content, params, seconds, node in rows:
-            yield content, json.loads(params), seconds, node
+        for row, params in zip(rows, decode([row[2] for row in rows]), strict=True):
+            yield row[1], params, row[3], row[4]
 
 
 def max_seq(connection: sqlite3.Connection) -> int:

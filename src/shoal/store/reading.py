@@ -157,6 +157,12 @@ class RunReader:
         """Result rows in the order of the items. Each has every column."""
         return self._each(rows.rows(self._connection, states))
 
+    def row(self, identity: str) -> Row:
+        """The result row of the item of this id, or `NotFound`."""
+        with self._guard():
+            record = items.find(self._connection, identity, self.run)
+            return rows.result_row(record, rows.read_columns(self._connection))
+
     def columns(self) -> list[str]:
         """The columns of result rows, in order; no item is read for it."""
         with self._guard():

@@ -9,18 +9,18 @@ import csv
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from itertools import islice
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from shoal.files import replacing
 from shoal.spec.cell import text_of
-from shoal.store.items import pages
-from shoal.store.rows import RAW, Columns, read_columns, tail
+from shoal.store.rows import Columns, Result, read_columns, results
 from shoal.store.sqlite import clean
 
 _GROUP = 20_000
 _WIDE, _HUGE = 2**53, 2**63
+_PLAIN = (float, int, str)
 
 
 class _Lines:
@@ -41,17 +41,6 @@ class _Huge:
     """An integer of more than 64 bits."""
 
 
-class _Raw(NamedTuple):
-    """An item as the files need it."""
-
-    item: str
-    state: str
-    params: Mapping[str, Any]
-    texts: Mapping[str, str]
-    metrics: Mapping[str, Any]
-    tail: tuple[Any, ...]
-
-
 Kinds = dict[str, set[type]]
 """Which types each parameter and each metric had, by its column."""
 
@@ -64,42 +53,32 @@ def write_results(connection: sqlite3.Connection, folder: str) -> str:
     with replacing(path, "w", encoding="utf-8", newline="", errors="replace") as file:
         writer = csv.writer(_Lines(file))
         writer.writerow(columns.names())
-        for raw in _each(connection):
-            writer.writerow(_texts(raw, columns))
-            _note(kinds, raw, columns)
+        for result in results(connection):
+            writer.writerow(_texts(result, columns))
+            _note(kinds, result, columns)
     _write_parquet(connection, os.path.join(folder, "results.parquet"), columns, kinds)
     return path
 
 
-def _each(connection: sqlite3.Connection) -> Iterator[_Raw]:
-    for page in pages(connection, RAW):
-        for raw in page:
-            texts = json.loads(raw[4]) if raw[4] else {}
-            metrics = json.loads(raw[5]) if raw[5] else {}
-            yield _Raw(raw[1], raw[2], json.loads(raw[3]), texts, metrics, tail(raw))
-
-
-def _texts(raw: _Raw, columns: Columns) -> list[Any]:
+def _texts(result: Result, columns: Columns) -> list[Any]:
     """The cells of a CSV row: parameters by their exact text, metrics as numbers are read elsewhere."""
-    params, texts, metrics = raw.params, raw.texts, raw.metrics
-    cells: list[Any] = [raw.item, raw.state]
+    item, state, params, texts, metrics, last = result
+    cells: list[Any] = [item, state]
     for name in columns.params:
-        cells.append(texts[name] if name in texts else text_of(params.get(name)))
+        value = params.get(name)
+        exact = value if type(value) is str else texts.get(name) if texts else None
+        cells.append(text_of(value) if exact is None else exact)
     for name in columns.metrics:
-        cells.append(_metric_text(metrics.get(name)))
-    cells.extend(raw.tail)
+        value = metrics.get(name)
+        cells.append(value if value is None or type(value) in _PLAIN else json.dumps(value))
+    cells += last
     return cells
 
 
-def _metric_text(value: Any) -> Any:
-    """As JSON has it, but for text, which stands for itself."""
-    return value if value is None or type(value) in (float, int, str) else json.dumps(value)
-
-
-def _note(kinds: Kinds, raw: _Raw, columns: Columns) -> None:
-    for name, value in raw.params.items():
+def _note(kinds: Kinds, result: Result, columns: Columns) -> None:
+    for name, value in result[2].items():
         kinds[name].add(_kind(value))
-    for name, value in raw.metrics.items():
+    for name, value in result[4].items():
         kinds[columns.metrics[name]].add(_kind(value))
 
 
@@ -119,9 +98,10 @@ def _write_parquet(connection: sqlite3.Connection, path: str, columns: Columns, 
     schema = pyarrow.schema(list(types.items()))
     with replacing(path, "wb") as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for group in _groups(connection):
+            texts = {name for name, kind in types.items() if pyarrow.types.is_string(kind)}
+            values = _columnar(group, columns, texts)
             arrays = [
-                pyarrow.array(_values(name, values, pyarrow.types.is_string(types[name])), type=types[name])
-                for name, values in zip(types, _columnar(group, columns), strict=True)
+                pyarrow.array(column, kind) for column, kind in zip(values, types.values(), strict=True)
             ]
             writer.write_table(pyarrow.table(arrays, schema=schema))
             del group, arrays  # before the next group is read
@@ -139,35 +119,34 @@ def _arrow_type(pyarrow: Any, kinds: set[type]) -> Any:
     return pyarrow.string()
 
 
-def _groups(connection: sqlite3.Connection) -> Iterator[list[_Raw]]:
-    """A group at a time; it is the caller's alone, so that none is kept while the next is read."""
-    each = _each(connection)
-    while next_group := [*islice(each, _GROUP)]:
-        hand_over = [next_group]
-        del next_group
-        yield hand_over.pop()
+def _groups(connection: sqlite3.Connection) -> Iterator[list[Result]]:
+    """A group at a time, and no name for it here, so that none is kept while the next is read."""
+    each = results(connection)
+    for first in each:
+        yield [first, *islice(each, _GROUP - 1)]
 
 
-def _columnar(group: list[_Raw], columns: Columns) -> Iterator[list[Any]]:
-    """The values of each column, beside their exact texts where these exist: (value, text or None)."""
-    yield [(raw.item, None) for raw in group]
-    yield [(raw.state, None) for raw in group]
+def _columnar(group: list[Result], columns: Columns, texts: Collection[str]) -> Iterator[list[Any]]:
+    """The values of each column, in order; as text where the column is in `texts`."""
+    yield [result[0] for result in group]
+    yield [result[1] for result in group]
     for name in columns.params:
-        yield [(raw.params.get(name), raw.texts.get(name)) for raw in group]
-    for name in columns.metrics:
-        yield [(raw.metrics.get(name), None) for raw in group]
-    for place in range(len(group[0].tail)):
-        yield [(raw.tail[place], None) for raw in group]
+        values = [result[2].get(name) for result in group]
+        exact = [(result[3] or {}).get(name) for result in group] if name in texts else []
+        yield _as_texts(values, exact) if name in texts else values
+    for name, column in columns.metrics.items():
+        values = [result[4].get(name) for result in group]
+        yield _as_texts(values, [None] * len(values)) if column in texts else values
+    for place in range(len(group[0][5])):
+        yield [result[5][place] for result in group]
 
 
-def _values(name: str, values: list[Any], is_text: bool) -> list[Any]:
-    if not is_text:
-        return [value for value, _ in values]
+def _as_texts(values: list[Any], exact: list[str | None]) -> list[str | None]:
     return [
-        value if value is None else clean(value if type(value) is str else text or _plain_text(value))
-        for value, text in values
+        None if value is None else clean(value if type(value) is str else text or _text(value))
+        for value, text in zip(values, exact, strict=True)
     ]
 
 
-def _plain_text(value: Any) -> str:
+def _text(value: Any) -> str:
     return json.dumps(value) if isinstance(value, (dict, list)) else text_of(value)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from shoal.store import meta
-from shoal.store.encode import number
+from shoal.store.encode import decode, number
 from shoal.store.items import pages
 from shoal.store.records import ItemRecord
 
@@ -68,9 +69,8 @@ def result_row(record: ItemRecord, columns: Columns) -> Row:
 def rows(connection: sqlite3.Connection, states: Sequence[str] | None = None) -> Iterator[Row]:
     """All rows, or those of items in these states, in the order of the items."""
     columns = read_columns(connection)
-    for page in pages(connection, RAW, states):
-        for raw in page:
-            yield _row(columns, raw[1], raw[2], json.loads(raw[3]), _metrics(raw[5]), tail(raw))
+    for item, state, params, _, metrics, last in results(connection, states):
+        yield _row(columns, item, state, params, metrics, last)
 
 
 def best(connection: sqlite3.Connection, metric: str, goal: str, count: int) -> list[Row]:
@@ -78,43 +78,51 @@ def best(connection: sqlite3.Connection, metric: str, goal: str, count: int) -> 
 
     `metric` is a metric's name, or its column. What is no number, or NaN, never wins.
     """
+    from heapq import nsmallest
+
     columns = read_columns(connection)
     name = next((name for name, column in columns.metrics.items() if column == metric), metric)
     sign = -1 if goal == "max" else 1
-    found = heapq.nsmallest(count, _scored(connection, name, sign), key=lambda scored: scored[:2])
-    result = []
-    for _, _, raw in found:
-        result.append(_row(columns, raw[1], raw[2], json.loads(raw[3]), _metrics(raw[5]), tail(raw)))
-    return result
+    found = nsmallest(count, _scored(connection, name, sign), key=itemgetter(0))
+    return [
+        _row(columns, item, state, params, metrics, last)
+        for _, (item, state, params, _, metrics, last) in found
+    ]
 
 
-RAW = "seq, id, state, params, texts, metrics, seconds, attempt, node, started, error"
+Result = tuple[str, str, dict[str, Any], dict[str, str] | None, dict[str, Any], tuple[Any, ...]]
+"""An item as rows need it: id, state, parameters, their exact texts, metrics, and the last columns."""
 
 
-def tail(raw: Sequence[Any]) -> tuple[Any, ...]:
-    """The values of the last columns from a row of RAW."""
-    return (raw[6], raw[7], raw[8], timestamp(raw[9]), raw[10])
+def results(connection: sqlite3.Connection, states: Sequence[str] | None = None) -> Iterator[Result]:
+    """What rows are made of, in the order of the items."""
+    columns = "seq, id, state, params, texts, metrics, seconds, attempt, node, started, error"
+    for page in pages(connection, columns, states):
+        params, metrics = decode([raw[3] for raw in page]), decode([raw[5] for raw in page])
+        for raw, given, measured in zip(page, params, metrics, strict=True):
+            texts = json.loads(raw[4]) if raw[4] else None
+            last = (raw[6], raw[7], raw[8], timestamp(raw[9]), raw[10])
+            yield raw[1], raw[2], given, texts, measured, last
 
 
 def timestamp(at: float | None) -> str | None:
     """ISO-8601 in UTC, to the millisecond."""
     if at is None:
         return None
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    second, millisecond = divmod(round(at * 1e6) // 1000, 1000)
+    return f"{_second(second)}.{millisecond:03d}Z"
 
 
-def _scored(
-    connection: sqlite3.Connection, metric: str, sign: int
-) -> Iterator[tuple[float, int, tuple[Any, ...]]]:
-    for page in pages(connection, RAW, ("done",)):
-        for raw in page:
-            value = number(_metrics(raw[5]).get(metric))
-            if value is not None:
-                yield sign * value, raw[0], raw
+@lru_cache(maxsize=256)
+def _second(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _metrics(text: str | None) -> dict[str, Any]:
-    return json.loads(text) if text else {}
+def _scored(connection: sqlite3.Connection, metric: str, sign: int) -> Iterator[tuple[float, Result]]:
+    for result in results(connection, ("done",)):
+        value = number(result[4].get(metric))
+        if value is not None:
+            yield sign * value, result
 
 
 def _row(

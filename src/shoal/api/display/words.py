@@ -8,6 +8,7 @@ from typing import Any
 from shoal.units import format_seconds
 
 LONGEST = 200
+STATES = ("done", "cached", "failed", "pruned", "stopped", "running", "waiting")
 
 
 def printable(text: str) -> str:
@@ -40,7 +41,8 @@ def parameters(params: Mapping[str, Any], longest: int = 60) -> str:
 
 def counts(found: Mapping[str, int], nothing: str = "") -> str:
     """`12 done, 1 failed`: the states that any items are in."""
-    return ", ".join(f"{count} {state}" for state, count in found.items() if count) or nothing
+    known = [state for state in STATES if found.get(state)]
+    return ", ".join(f"{found[state]} {state}" for state in known) or nothing
 
 
 def rate(per_second: float) -> str:

@@ -56,7 +56,10 @@ class Zygote:
             return
 
     def _receive(self) -> bool:
-        data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 8)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 8)
+        except OSError:
+            return False
         if not data:
             return False
         self._descriptors.extend(descriptors)

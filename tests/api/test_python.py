@@ -1,0 +1,151 @@
+"""Shoal from Python: functions and rows, results as they come, notebooks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+
+ROWS = [{"x": number} for number in range(6)]
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def square(x: int) -> dict[str, Any]:
+    return {"y": x * x}
+
+
+def test_a_function_runs_once_per_row() -> None:
+    run = shoal.run(square, ROWS)
+    assert run.state == "succeeded"
+    assert [(row["x"], row["y"]) for row in run.rows()] == [(number, number**2) for number in range(6)]
+
+
+def test_a_function_that_cannot_be_imported_is_sent_by_value() -> None:
+    offset = 10
+    run = shoal.run(lambda x: {"y": x + offset}, ROWS)
+    assert [row["y"] for row in run.rows()] == list(range(10, 16))
+
+
+def test_rows_come_as_trials_finish_and_are_recorded_by_then() -> None:
+    def slow_last(x: int) -> dict[str, Any]:
+        import time
+
+        time.sleep(20 if x == 5 else 0.01)
+        return {"y": x}
+
+    run = shoal.start(slow_last, ROWS)
+    seen = []
+    for row in run.results():
+        seen.append(row["y"])
+        if len(seen) == 5:
+            run.stop()
+    assert sorted(seen[:5]) == [0, 1, 2, 3, 4]
+    assert run.wait().state == "stopped"
+
+
+def test_the_best_row_is_known_by_the_objective() -> None:
+    run = shoal.run(square, ROWS, objective={"metric": "y", "goal": "max"})
+    assert run.best is not None
+    assert run.best["x"] == 5
+    assert run.table().num_rows == 6
+
+
+def test_failures_are_results_too() -> None:
+    def picky(x: int) -> dict[str, Any]:
+        if x == 3:
+            raise ValueError("not three")
+        return {"y": x}
+
+    run = shoal.run(picky, ROWS)
+    assert run.state == "failed"
+    [failed] = [row for row in run.rows() if row["state"] == "failed"]
+    assert "ValueError: not three" in failed["error"]
+
+
+def test_a_run_can_be_resumed_from_python_with_the_function_it_was_sent() -> None:
+    def fails_once(x: int) -> dict[str, Any]:
+        from pathlib import Path
+
+        mark = Path(f"seen-{x}")
+        if x == 2 and not mark.exists():
+            mark.touch()
+            raise ValueError("first time")
+        return {"y": x}
+
+    run = shoal.run(fails_once, ROWS)
+    assert run.state == "failed"
+    again = shoal.resume(run.id, failed=True)
+    assert again.state == "succeeded"
+    assert again.id == run.id
+    assert shoal.resume(run.id).state == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: shoal.run(square), "needs rows"),
+        (lambda: shoal.run(square, []), "no rows"),
+        (lambda: shoal.run(square, [1]), "Row 1 is a int"),  # type: ignore[list-item]
+        (lambda: shoal.run(square, [{"x": object()}]), "cannot be recorded"),
+        (lambda: shoal.run(square, [{"state": 1}]), "Reserved"),
+        (lambda: shoal.run(square, ROWS, retires=1), "Unknown setting 'retires'"),
+        (lambda: shoal.run(square, ROWS, retries=-1), "limits.retries"),
+        (lambda: shoal.run("missing.yaml"), "missing.yaml"),
+        (lambda: shoal.run("sweep.yaml", ROWS), "go with a function"),
+    ],
+    ids=[
+        "no rows given",
+        "empty",
+        "not a dict",
+        "object",
+        "reserved",
+        "misspelt",
+        "impossible",
+        "no file",
+        "both",
+    ],
+)
+def test_a_wrong_request_is_refused_before_anything_starts(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(shoal.SpecError, match=words):
+        call()
+    assert not Path(".shoal/runs").exists() or not list(Path(".shoal/runs").iterdir())
+
+
+def test_a_script_needs_no_main_guard() -> None:
+    Path("script.py").write_text(
+        "import shoal\n"
+        "def trial(x):\n"
+        "    shoal.report(step=1, loss=x)\n"
+        "    return {'y': x}\n"
+        "run = shoal.run(trial, [{'x': 1}, {'x': 2}])\n"
+        "print(run.state, [row['loss'] for row in run.rows()])\n"
+    )
+    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True)
+    assert done.stdout == "succeeded [1, 2]\n", done.stderr
+
+
+def test_a_notebook_runs_a_function_of_a_cell_and_shows_its_progress() -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [
+        nbformat.v4.new_code_cell("import shoal\ndef trial(x):\n    return {'y': x + 1}"),
+        nbformat.v4.new_code_cell("run = shoal.run(trial, [{'x': 1}, {'x': 2}])\nrun"),
+        nbformat.v4.new_code_cell("[row['y'] for row in run.rows()]"),
+    ]
+    NotebookClient(notebook, timeout=60).execute()
+    assert notebook.cells[2].outputs[0]["data"]["text/plain"] == "[2, 3]"
+    shown = str(notebook.cells[1].outputs)
+    assert "succeeded" in shown
+    assert any(output.output_type == "display_data" for output in notebook.cells[1].outputs)

@@ -1,0 +1,142 @@
+"""`ls`, `show`, `results`, `logs`, `get` and `rm` on a run that ended: three trials, the second failed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def test_ls_lists_runs_with_the_fields_of_the_contract(look, finished):
+    code, out, _ = look("ls", "--json")
+    assert code == 0
+    (run,) = json.loads(out)
+    assert (run["run"], run["kind"], run["state"]) == (finished.run, "sweep", "failed")
+    assert finished.run in look("ls")[1]
+
+
+def test_ls_is_newest_first(shoal, sweep):
+    sweep("first", ["ok"])
+    sweep("second", ["ok"])
+    shoal("run", "first.yaml")
+    shoal("run", "second.yaml")
+    names = [run["run"].rpartition("-")[0] for run in json.loads(shoal("ls", "--json").stdout)]
+    assert names == ["second", "first"]
+
+
+def test_ls_without_runs_is_an_empty_list(shoal):
+    assert json.loads(shoal("ls", "--json").stdout) == []
+    nothing = shoal("ls")
+    assert (nothing.returncode, nothing.stdout) == (0, "")
+    assert "no runs" in nothing.stderr
+
+
+@pytest.mark.parametrize("name", ["last", "three", None], ids=["last", "name", "id"])
+def test_show_prints_the_run_with_its_items(look, finished, name):
+    code, out, _ = look("show", name or finished.run, "--json")
+    assert code == 0
+    shown = json.loads(out)
+    assert (shown["run"], shown["state"]) == (finished.run, "failed")
+    assert shown["counts"]["done"] == 2
+    assert [(item["item"], item["state"]) for item in shown["items"]] == [
+        ("t0001", "done"),
+        ("t0002", "failed"),
+        ("t0003", "done"),
+    ]
+    assert shown["items"][0]["metrics"] == {"score": 10.0}
+
+
+def test_show_names_failures_and_why_gives_reasons(look):
+    _, out, _ = look("show", "last")
+    assert "2 done, 1 failed" in out
+    assert "failed: t0002" in out
+    assert "no luck" in out
+    assert "workers:" not in out
+    assert "workers:" in look("show", "last", "--why")[1]
+    assert json.loads(look("show", "last", "--why", "--json")[1])["plan"]["decisions"]
+
+
+def test_results_as_csv_are_the_file(look, finished):
+    _, out, _ = look("results", "last", "--format", "csv")
+    path = finished.folder / ".shoal" / "runs" / finished.run / "results.csv"
+    assert out == path.read_text()
+    assert "\nt0001,done,001," in out
+
+
+def test_results_as_json_are_a_list_of_rows(look):
+    rows = json.loads(look("results", "last", "--format", "json")[1])
+    assert [row["item"] for row in rows] == ["t0001", "t0002", "t0003"]
+    assert set(rows[0]) == {
+        *("item", "state", "x", "how", "score", "seconds", "attempt", "node", "started", "error")
+    }
+
+
+def test_best_results_come_best_first_in_every_format(look):
+    assert [
+        row["item"] for row in json.loads(look("results", "last", "--format", "json", "--best", "5")[1])
+    ] == [
+        "t0003",
+        "t0001",
+    ]
+    lines = look("results", "last", "--format", "csv", "--best", "1")[1].splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("t0003,done,003,ok,")
+    assert look("results", "last", "--best", "1")[1].splitlines()[1].startswith("t0003")
+
+
+def test_results_as_a_table_have_every_column_when_piped(look):
+    header = look("results", "last")[1].splitlines()[0]
+    assert header.split() == [
+        "item",
+        "state",
+        "x",
+        "how",
+        "score",
+        "seconds",
+        "attempt",
+        "node",
+        "started",
+        "error",
+    ]
+
+
+def test_logs_of_an_item_are_its_own_output(look):
+    assert look("logs", "last", "t0002") == (0, "hello from 2\nno luck\n", "")
+    everything = look("logs", "last")[1]
+    assert everything.count("hello from") == 3
+
+
+def test_get_copies_what_an_item_left(shoal, sweep, tmp_path):
+    sweep("files", ["ok"])
+    keep = "import os\nopen(os.path.join(os.environ['SHOAL_ITEM_DIR'], 'model.bin'), 'w').write('weights')\n"
+    trial = tmp_path / "trial.py"
+    trial.write_text(keep + trial.read_text())
+    assert shoal("run", "files.yaml").returncode == 0
+    got = shoal("get", "last", "t0001", "--to", "here")
+    assert got.returncode == 0, got.stderr
+    assert got.stdout == f"{tmp_path / 'here'}\n"
+    assert (tmp_path / "here" / "model.bin").read_text() == "weights"
+    again = shoal("get", "last", "t0001", "--to", "here")
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "--to" in again.stderr
+
+
+def test_rm_removes_several_runs(shoal, sweep):
+    sweep("good", ["ok"])
+    runs = [json.loads(shoal("run", "good.yaml", "--json").stdout)["run"] for _ in range(2)]
+    removed = shoal("rm", *runs)
+    assert (removed.returncode, removed.stdout) == (0, "")
+    assert json.loads(shoal("ls", "--json").stdout) == []
+    gone = shoal("rm", *runs)
+    assert gone.returncode == 2
+    assert all(run in gone.stderr for run in runs)
+
+
+def test_a_broken_pipe_ends_quietly(shoal, sweep, start):
+    sweep("good", ["ok"])
+    shoal("run", "good.yaml")
+    for arguments in (("ls",), ("results", "last"), ("schema", "sweep"), ("logs", "last")):
+        process = start(*arguments)
+        process.stdout.close()
+        assert process.wait(30) == 0
+        assert process.stderr.read() == ""
