@@ -147,7 +147,12 @@ def _tell_why(info: RunInfo) -> None:
 @click.command("results")
 @run_argument
 @click.option(
-    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="A table to read, or every row and column for other programs.",
 )
 @click.option("--best", type=click.IntRange(min=1), metavar="N", help="Only the best N, best first.")
 def results_command(run: str, form: str, best: int | None) -> None:

@@ -5,6 +5,7 @@ Knows nothing of items, engines or files. Many trials may be asked for before th
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -39,26 +40,40 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._space = {name: _distribution(range_) for name, range_ in space.items()}
         self._trials: dict[int, optuna.Trial] = {}
+        self._points = _points(space) if sampler == "grid" else None
+        self.size = None if self._points is None else len(self._points)
+        """How many different trials there are; None when there is no end to them."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna marks what it may still change; our own tests watch it.
             self._study = optuna.create_study(
                 direction="maximize" if goal == "max" else "minimize",
-                sampler=_sampler(sampler, space, seed),
+                sampler=_sampler(sampler, seed),
                 pruner=_pruner(pruner),
             )
 
     def ask(self) -> tuple[int, dict[str, Any]]:
         """The number of a new trial, and its parameters."""
+        if self._points:
+            self._study.enqueue_trial(self._points.pop(0))
+        trial = self._begin()
+        return trial.number, {name: trial.params[name] for name in self._space}
+
+    def _begin(self) -> optuna.Trial:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             trial = self._study.ask(self._space)
         self._trials[trial.number] = trial
-        return trial.number, {name: trial.params[name] for name in self._space}
+        return trial
 
     def ask_again(self, params: Mapping[str, Any]) -> int:
         """A trial of an earlier session that did not end: the same parameters, under a new number."""
+        self._visited(params)
         self._study.enqueue_trial(dict(params))
-        return self.ask()[0]
+        return self._begin().number
+
+    def _visited(self, params: Mapping[str, Any]) -> None:
+        if self._points and dict(params) in self._points:
+            self._points.remove(dict(params))
 
     def report(self, number: int, step: int, value: float) -> bool:
         """A point of a trial's curve: whether the trial should be pruned."""
@@ -85,6 +100,7 @@ class Search:
 
     def learn(self, params: Mapping[str, Any], value: float | None) -> None:
         """A trial of an earlier session, with its value."""
+        self._visited(params)
         if value is None or not math.isfinite(value):
             return
         known = {name: params[name] for name in self._space if name in params}
@@ -101,13 +117,15 @@ def _distribution(range_: Range) -> optuna.distributions.BaseDistribution:
     return optuna.distributions.FloatDistribution(range_.low, range_.high, log=range_.kind == "log")
 
 
-def _sampler(name: str, space: Mapping[str, Range], seed: int | None) -> optuna.samplers.BaseSampler:
-    if name == "random":
+def _points(space: Mapping[str, Range]) -> list[dict[str, Any]]:
+    """Every combination. Optuna's own grid sampler cannot be asked and told."""
+    values = [_values(name, range_) for name, range_ in space.items()]
+    return [dict(zip(space, point, strict=True)) for point in itertools.product(*values)]
+
+
+def _sampler(name: str, seed: int | None) -> optuna.samplers.BaseSampler:
+    if name in ("random", "grid"):
         return optuna.samplers.RandomSampler(seed=seed)
-    if name == "grid":
-        return optuna.samplers.GridSampler(
-            {key: _values(key, range_) for key, range_ in space.items()}, seed=seed
-        )
     # Trials in flight count as probably bad, so that many workers do not all try the same spot.
     return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
 

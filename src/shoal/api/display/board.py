@@ -70,7 +70,8 @@ class Board:
     @classmethod
     def of(cls, info: RunInfo, total: int | None) -> Board:
         """A board for a session that begins now with this run. What earlier sessions did counts as well."""
-        before = {state: info.items.get(state, 0) for state in FINAL} if info.epoch > 1 else {}
+        has_past = info.epoch > 1 or info.state not in ("queued", "running")
+        before = {state: info.items.get(state, 0) for state in FINAL} if has_past else {}
         best = None
         if info.best is not None and info.objective is not None:
             metric = info.objective[0]

@@ -41,7 +41,7 @@ class SearchSource:
             name: {_key(cell.value): cell for cell in range_.choices}
             for name, range_ in trials.search.items()
         }
-        total = trials.count * trials.repeat
+        total = min(trials.count, self._search.size or trials.count) * trials.repeat
         self._left = (total if limit is None else min(limit, total)) - (past.next_seq - 1)
         self._seq = past.next_seq
         self._trials: dict[str, _Trial] = {}
