@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ class Machines(NamedTuple):
     nodes: Sequence[Node]
     scope: str
     """Drivers with the same scope share these nodes."""
-    why: str
+    file: str | None = None
+    """The cluster file that names them."""
 
     def ensure_room(self, need: Need) -> int:
         """How many such workers there is room for; raises `CannotPlace` when there is none."""
@@ -27,7 +29,7 @@ def machines(cluster: str | None) -> Machines:
     if cluster is None:
         from shoal.cluster import inventory
 
-        return Machines([inventory.this_machine()], "machine", "no cluster file was given")
+        return Machines([inventory.this_machine()], "machine")
     from shoal import spec
     from shoal.cluster import local
 
@@ -37,4 +39,4 @@ def machines(cluster: str | None) -> Machines:
             f"{cluster}: provider {found.provider!r} cannot run work yet.",
             hint="Use provider: local, which makes virtual nodes on this machine.",
         )
-    return Machines(local.nodes(found), f"cluster {found.name}", f"the nodes of cluster {found.name}")
+    return Machines(local.nodes(found), f"cluster {found.name}", os.path.abspath(cluster))

@@ -88,7 +88,7 @@ def new_session(prepared: Prepared, where: Machines, here: Here, watcher: Watche
         name=prepared.spec.name,
         kind=prepared.spec.kind,
         spec_text=prepared.spec.source,
-        document=prepared.document,
+        document={**prepared.document, "cluster": where.file},
         token=lambda: here.token(4),
         now=here.now(),
         objective=(objective.metric, objective.goal) if objective is not None else None,
@@ -120,7 +120,7 @@ def resume(
             summary = summarize(store)
             store.close()
             return summary
-        where = machines(cluster)
+        where = machines(cluster or store.document.get("cluster"))
         where.ensure_room(prepared.job.need)
         session = Session(store, prepared.job, where, here)
     except BaseException:

@@ -18,6 +18,7 @@ from shoal.store.records import ItemRecord
 Row = dict[str, Any]
 
 _BEFORE = ("item", "state")
+_COUNTED = frozenset(("done", "failed", "pruned", "cached"))
 _AFTER = ("seconds", "attempt", "node", "started", "error")
 _RESERVED = frozenset(_BEFORE + _AFTER)
 
@@ -62,7 +63,13 @@ def result_row(record: ItemRecord, columns: Columns) -> Row:
         record.state,
         item.params,
         record.metrics,
-        (record.seconds, item.attempt, record.node, timestamp(record.started), record.error),
+        (
+            record.seconds,
+            _attempt(record.state, item.used, record.started),
+            record.node,
+            timestamp(record.started),
+            record.error,
+        ),
     )
 
 
@@ -96,13 +103,20 @@ Result = tuple[str, str, dict[str, Any], dict[str, str] | None, dict[str, Any], 
 
 def results(connection: sqlite3.Connection, states: Sequence[str] | None = None) -> Iterator[Result]:
     """What rows are made of, in the order of the items."""
-    columns = "seq, id, state, params, texts, metrics, seconds, attempt, node, started, error"
+    columns = "seq, id, state, params, texts, metrics, seconds, used, node, started, error"
     for page in pages(connection, columns, states):
         params, metrics = decode([raw[3] for raw in page]), decode([raw[5] for raw in page])
         for raw, given, measured in zip(page, params, metrics, strict=True):
             texts = json.loads(raw[4]) if raw[4] else None
-            last = (raw[6], raw[7], raw[8], timestamp(raw[9]), raw[10])
+            last = (raw[6], _attempt(raw[2], raw[7], raw[9]), raw[8], timestamp(raw[9]), raw[10])
             yield raw[1], raw[2], given, texts, measured, last
+
+
+def _attempt(state: str, used: int, started: float | None) -> int:
+    """Which attempt people see: of those that count. One that was handed out in vain is none."""
+    if state in _COUNTED:
+        return max(1, used)
+    return used if started is None else used + 1
 
 
 def timestamp(at: float | None) -> str | None:

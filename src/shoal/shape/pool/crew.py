@@ -156,7 +156,7 @@ class Crew:
             member.work_s += event.at - member.current.started
             member.items += 1
         self.past.append(member.use(event.at))
-        if event.cause == "start":
+        if member.ready_at is None and event.cause != "node":
             self._start_failures += 1
             if self._start_failures >= START_FAILURES:
                 raise EngineError(

@@ -39,6 +39,8 @@ LOOK_S = 0.05
 """How often running items are looked at for timeouts, and watchers are told."""
 STUCK_S = 0.2
 """An item that runs longer than this gives up the chunk-mates that wait behind it."""
+START_S = 600.0
+"""A worker that is not ready after so long (an import that hangs) is killed, and counts as one that failed."""
 IDLE_S = 1.0
 """A worker with nothing to do this long is let go."""
 PLENTY = 10_000
@@ -396,6 +398,8 @@ class Pool:
     def _look_at(self, member: Member, now: float) -> None:
         if self._stopping:
             self._crew.recall(member)
+        if member.ready_at is None and now - member.spawned_at > START_S:
+            self._engine.kill(member.number)
         flight = member.current
         if flight is None or flight.started is None:
             return

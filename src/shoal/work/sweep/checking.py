@@ -16,6 +16,20 @@ INTERPRETERS = ("python", "python3", "bash", "sh")
 
 def check(spec: Sweep, columns: Sequence[str], pickle: str | None) -> list[Problem]:
     """Every problem that does not need a worker to be seen."""
+    return [*_not_yet(spec), *_run(spec, columns, pickle)]
+
+
+def _not_yet(spec: Sweep) -> list[Problem]:
+    """What the file format has and no engine can give so far: refused, rather than left out in silence."""
+    asked = {
+        "requirements": (spec.requirements, "Install the packages where Shoal runs, and leave the key out."),
+        "image": (spec.image, "Leave it out: trials run with the Python that runs Shoal."),
+        "placement.near": (spec.placement.near, "Place by labels: or node: instead."),
+    }
+    return [Problem(f"{key}: not possible yet.", hint) for key, (value, hint) in asked.items() if value]
+
+
+def _run(spec: Sweep, columns: Sequence[str], pickle: str | None) -> list[Problem]:
     if spec.run.command is not None:
         return [*_columns(spec.run.command, columns), *_script(spec.run.command, spec.folder)]
     if spec.run.function is not None and pickle is None:

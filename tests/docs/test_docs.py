@@ -1,0 +1,163 @@
+"""The pages of the documentation, executed: every file they show is written, every command and program is run.
+
+In a page, in order, in a folder of the page's own:
+- a block with a title (```yaml title=sweep.yaml) becomes that file;
+- ```console runs each `$ command` with bash, and compares what it prints with the lines below it;
+- ```python without a title is run as a program, and what it prints is compared with a ```text block right after it.
+
+Other blocks are only shown. In expected output, `...` stands for anything, on a line of its own for any lines. Run
+ids, durations and times need not be the same, nor the number of spaces. A command that fails fails the page.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SHOWN_FOLDER = "/home/you/work"
+SHOWN_HOST = "laptop"
+FENCE = re.compile(r"^```(\w*)(?: title=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LOOSE = (
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+Z)?"), "<time>"),
+    (re.compile(r"\b(\d+d )?(\d+h ?)?(\d+m )?\d+(\.\d+)?(ms|s|m|h)\b"), "<duration>"),
+    (re.compile(r"\b([a-z][a-z0-9-]*)-[0-9a-f]{4}\b"), r"\1-<id>"),
+    (re.compile(r"\b\d+\.\d{3}\b"), "<seconds>"),
+    (re.compile(r"[ \t]+"), " "),
+)
+
+
+class Block(NamedTuple):
+    language: str
+    title: str | None
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for match in FENCE.finditer(text):
+        yield Block(match[1], match[2], match[3], text.count("\n", 0, match.start()) + 1)
+
+
+def commands(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command of a console block, with the lines that it should print."""
+    command: str | None = None
+    expected: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            if command is not None:
+                yield command, expected
+            command, expected = line[2:], []
+        else:
+            expected.append(line)
+    if command is not None:
+        yield command, expected
+
+
+def loose(text: str) -> list[str]:
+    """The lines, with everything that differs from one run to the next replaced."""
+    for pattern, word in LOOSE:
+        text = pattern.sub(word, text)
+    return [line.strip() for line in text.strip().splitlines()]
+
+
+def fits(expected: list[str], found: list[str]) -> bool:
+    """Whether the found lines are the expected ones, `...` being any lines, or any part of a line."""
+    if not expected:
+        return not found
+    if expected[0] == "...":
+        return any(fits(expected[1:], found[skip:]) for skip in range(len(found) + 1))
+    if not found:
+        return False
+    pattern = ".*".join(re.escape(part) for part in expected[0].split("..."))
+    return re.fullmatch(pattern, found[0]) is not None and fits(expected[1:], found[1:])
+
+
+def execute(arguments: list[str], folder: Path) -> str:
+    """What it printed to both streams, in the words of the docs; fails the test when it fails."""
+    environment = dict(os.environ, COLUMNS="100")
+    environment["PATH"] = os.path.dirname(sys.executable) + os.pathsep + environment["PATH"]
+    done = subprocess.run(
+        arguments,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    printed = done.stdout.replace(str(folder), SHOWN_FOLDER)
+    printed = re.sub(rf"\b{re.escape(os.uname().nodename)}\b", SHOWN_HOST, printed)
+    assert done.returncode == 0, f"exit code {done.returncode}:\n{printed}"
+    return printed
+
+
+def compare(expected: list[str], printed: str) -> None:
+    wanted, found = loose("\n".join(expected)), loose(printed)
+    assert fits(wanted, found), "\n".join(["the page says:", *wanted, "", "but it printed:", *found])
+
+
+def follow(page: Path, folder: Path) -> None:
+    """Do everything that the page shows."""
+    program: Block | None = None
+    for block in blocks(page):
+        where = f"{page.name}:{block.line}"
+        try:
+            if block.title is not None:
+                (folder / block.title).write_text(block.text, encoding="utf-8")
+            elif block.language == "console":
+                for command, expected in commands(block.text):
+                    compare(expected, execute(["bash", "-c", command], folder))
+            elif block.language == "python":
+                printed = execute([sys.executable, "-c", block.text], folder)
+            elif block.language == "text" and program is not None:
+                compare(block.text.splitlines(), printed)
+        except AssertionError as error:
+            pytest.fail(f"{where}: {error}", pytrace=False)
+        program = block if block.language == "python" and block.title is None else None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    follow(page, folder)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("[A-Z]*.md")], ids=lambda page: page.stem)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+
+
+def test_a_wrong_page_is_found_out(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ echo one; echo two\none\n...\nthree\n```\n", encoding="utf-8")
+    with pytest.raises(pytest.fail.Exception, match=r"page\.md:1"):
+        follow(page, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "fit"),
+    [
+        ("a\n...\nd", "a\nb\nc\nd", True),
+        ("a\n...", "a", True),
+        ("a", "a\nb", False),
+        ("t0001  done  ...", "t0001 done 0.1 x", True),
+        ("sweep-1c6a: 6 done in 1.2s", "sweep-ffff:  6 done in 1m 20s", True),
+        ("6 done", "5 done", False),
+    ],
+)
+def test_output_is_compared_loosely(expected: str, found: str, fit: bool) -> None:
+    assert fits(loose(expected), loose(found)) is fit
