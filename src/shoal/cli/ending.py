@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shoal.api.display import words
 from shoal.cli import tables
 from shoal.cli.output import ReaderGoneError, echo, echo_json, say
+from shoal.spec.cell import RESERVED
 from shoal.units import format_seconds
 
 if TYPE_CHECKING:
     from shoal.api.summary import Summary
     from shoal.shape.pool import WorkerUse
+    from shoal.store import RunStore
 
 ROWS_SHOWN = 20
 RANKED = 50_000
@@ -30,6 +32,8 @@ class Excerpt(NamedTuple):
     rows: list[dict[str, Any]]
     which: str
     """What the rows are, when they are not all."""
+    metrics: list[str]
+    """The columns that hold metrics."""
     objective: tuple[str, str] | None
     failures: list[tuple[str, str]]
     """Item and error of the first few that failed."""
@@ -50,7 +54,8 @@ def _tell_in_words(summary: Summary) -> None:
     metric = [found.objective[0]] if found.objective else []
     hidden: list[str] = []
     if found.rows:
-        hidden = tables.show(tables.telling(found.columns, found.rows, metric), found.rows, metric)
+        telling = tables.telling(found.columns, found.rows, metric)
+        hidden = tables.show(telling, found.rows, [name for name in found.metrics if name in telling])
     if summary.best is not None and found.objective is not None:
         echo(f"Best: {best_in_words(summary.best, found.objective[0])}")
     for line in _about(summary, found, hidden):
@@ -72,13 +77,19 @@ def _excerpt(summary: Summary) -> Excerpt:
         rows = rows or list(islice(store.rows(), ROWS_SHOWN))
         failed = islice(store.items(("failed",)), FAILURES_SHOWN) if summary.items.get("failed") else ()
         failures = [(record.item.id, record.error or "") for record in failed]
-        return Excerpt(store.columns(), rows, which, objective, failures)
+        return Excerpt(store.columns(), rows, which, metrics_of(store), objective, failures)
+
+
+def metrics_of(store: RunStore) -> list[str]:
+    """The columns of a run that hold metrics."""
+    params = next((record.item.params for record in store.items(limit=1)), {})
+    return [name for name in store.columns() if name not in params and name not in RESERVED]
 
 
 def best_in_words(row: Any, metric: str) -> str:
     """The best row in a line: what was measured, then what it was measured with."""
     column = f"metric.{metric}" if f"metric.{metric}" in row else metric
-    about = ("item", "state", "seconds", "attempt", "node", "started", "error", column)
+    about = (*RESERVED, column)
     rest = {name: value for name, value in row.items() if name not in about and value is not None}
     with_what = f" ({words.parameters(rest, 200)})" if rest else ""
     return f"{row['item']} with {column} {words.number(row[column])}{with_what}"

@@ -211,11 +211,11 @@ def _exact(store: RunStore, columns: list[str], rows: Iterable[Row]) -> Iterator
 
 
 def _echo_table(store: RunStore, rows: Iterable[Row]) -> None:
-    objective = store.info().objective
-    keep = [objective[0]] if objective else []
+    from shoal.cli.ending import metrics_of
+
     waiting = iter(rows)
     shown = islice(waiting, ROWS_ON_SCREEN) if is_terminal() else waiting
-    hidden = tables.show(store.columns(), shown, keep)
+    hidden = tables.show(store.columns(), shown, metrics_of(store))
     if hidden:
         names = words.shortened(", ".join(hidden), 60)
         say(f"No room for: {names}; --format csv has all columns.")

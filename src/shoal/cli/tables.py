@@ -67,12 +67,13 @@ def _tells(name: str, rows: Sequence[Row]) -> bool:
 
 
 def fitting(columns: Sequence[str], rows: Sequence[Row], width: int, keep: Sequence[str] = ()) -> list[str]:
-    """As many columns as fit: first what is known about the trial goes, then its parameters from the last."""
+    """As many columns as fit: first what is known about the trial goes, then what differs least between rows."""
     chosen = [name for name in columns if name in keep or any(shown(row, name) for row in rows)]
     widths = {name: _width(rows, name) + len(GAP) for name in chosen}
     if "error" in widths:
         widths["error"] = min(widths["error"], ERROR_WIDTH)
     spare = [name for name in reversed(chosen) if name not in (*LEAST, *FIRST_TO_GO, *keep)]
+    spare.sort(key=lambda name: len({shown(row, name) for row in rows}))
     for name in (*FIRST_TO_GO, *spare):
         if sum(widths[each] for each in chosen) <= width:
             break

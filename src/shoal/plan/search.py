@@ -69,7 +69,7 @@ class Search:
         """A trial of an earlier session that did not end: the same parameters, under a new number."""
         self._visited(params)
         self._study.enqueue_trial(dict(params))
-        return self._begin().number
+        return int(self._begin().number)
 
     def _visited(self, params: Mapping[str, Any]) -> None:
         if self._points and dict(params) in self._points:

@@ -124,9 +124,10 @@ def _running(board: Board) -> RenderableType:
 
     progress = board.progress
     workers = progress.workers if progress is not None else 0
-    grid = Table.grid(padding=(0, 2))
-    for _ in range(4):
-        grid.add_column(no_wrap=True, overflow="ellipsis")
+    grid = Table.grid(padding=(0, 2), expand=True)
+    for _ in range(3):
+        grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     heading = f"{len(board.running)} running on {workers} worker{'' if workers == 1 else 's'}"
     others = board.others()
     lines: list[Any] = [Text.assemble(heading, (f", {others}" if others else "", "red"))]
