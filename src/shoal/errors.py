@@ -86,6 +86,14 @@ class Stopped(ShoalError):
     exit_code = 3
 
 
+def several(problems: Sequence[Problem]) -> SpecError:
+    """One error for everything that is wrong."""
+    if len(problems) == 1:
+        return SpecError(problems[0].message, hint=problems[0].hint)
+    lines = [f"  {problem.message}" + (f" {problem.hint}" if problem.hint else "") for problem in problems]
+    return SpecError("\n".join([f"{len(problems)} problems:", *lines]), problems=problems)
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> NotFound:
     """The error for a misspelt name, with the nearest one that exists."""
     return NotFound(f"Unknown {kind} {name!r}.", hint=nearest(name, known))

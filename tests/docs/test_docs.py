@@ -35,6 +35,10 @@ LOOSE = (
 )
 
 
+class PageIsWrong(Exception):  # noqa: N818 - what went wrong is the name
+    """The page and the program do not agree."""
+
+
 class Block(NamedTuple):
     language: str
     title: str | None
@@ -99,20 +103,21 @@ def execute(arguments: list[str], folder: Path) -> str:
     )
     printed = done.stdout.replace(str(folder), SHOWN_FOLDER)
     printed = re.sub(rf"\b{re.escape(os.uname().nodename)}\b", SHOWN_HOST, printed)
-    assert done.returncode == 0, f"exit code {done.returncode}:\n{printed}"
+    if done.returncode != 0:
+        raise PageIsWrong(f"exit code {done.returncode}:\n{printed}")
     return printed
 
 
 def compare(expected: list[str], printed: str) -> None:
     wanted, found = loose("\n".join(expected)), loose(printed)
-    assert fits(wanted, found), "\n".join(["the page says:", *wanted, "", "but it printed:", *found])
+    if not fits(wanted, found):
+        raise PageIsWrong("\n".join(["the page says:", *wanted, "", "but it printed:", *found]))
 
 
 def follow(page: Path, folder: Path) -> None:
     """Do everything that the page shows."""
     program: Block | None = None
     for block in blocks(page):
-        where = f"{page.name}:{block.line}"
         try:
             if block.title is not None:
                 (folder / block.title).write_text(block.text, encoding="utf-8")
@@ -123,14 +128,14 @@ def follow(page: Path, folder: Path) -> None:
                 printed = execute([sys.executable, "-c", block.text], folder)
             elif block.language == "text" and program is not None:
                 compare(block.text.splitlines(), printed)
-        except AssertionError as error:
-            pytest.fail(f"{where}: {error}", pytrace=False)
+        except PageIsWrong as error:
+            raise PageIsWrong(f"{page.name}:{block.line}: {error}") from None
         program = block if block.language == "python" and block.title is None else None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "work"
+    folder = tmp_path.resolve() / "work"
     folder.mkdir()
     follow(page, folder)
 
@@ -144,7 +149,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 def test_a_wrong_page_is_found_out(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```console\n$ echo one; echo two\none\n...\nthree\n```\n", encoding="utf-8")
-    with pytest.raises(pytest.fail.Exception, match=r"page\.md:1"):
+    with pytest.raises(PageIsWrong, match=r"page\.md:1"):
         follow(page, tmp_path)
 
 

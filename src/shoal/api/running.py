@@ -13,7 +13,7 @@ from shoal.api.session import STOP_FILE, Session, summarize
 from shoal.api.summary import Summary
 from shoal.api.workloads import Prepared
 from shoal.cluster.here import Here
-from shoal.errors import ShoalError, SpecError
+from shoal.errors import Problem, SpecError, several
 from shoal.model import Plan
 from shoal.shape.pool import Watcher
 from shoal.store import RunStore, find_home, is_locked, resolve_run, run_folder
@@ -213,20 +213,18 @@ def _plan(prepared: Prepared, where: Machines, home: str) -> Plan:
 
 def check(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) -> Prepared:
     """Everything that can be known to be wrong, without starting anything; raises it, or returns the workload."""
-    problems: list[ShoalError] = []
-    prepared = None
+    problems: list[Problem] = []
+    try:
+        where = machines(cluster)
+    except SpecError as error:
+        problems += error.problems
     try:
         prepared = workloads.from_file(target, sets)
     except SpecError as error:
-        problems.append(error)
-    try:
-        where = machines(cluster)
-        if prepared is not None:
-            where.ensure_room(prepared.job.need)
-    except ShoalError as error:
-        problems.append(error)
-    if problems or prepared is None:
-        raise problems[0]
+        problems += error.problems
+    if problems:
+        raise several(problems)
+    where.ensure_room(prepared.job.need)
     return prepared
 
 

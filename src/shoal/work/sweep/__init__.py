@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 
-from shoal.errors import Problem, SpecError
+from shoal.errors import several
 from shoal.model import Factory, Item, Need, Node, Plan
 from shoal.model.profile import Profile
 from shoal.shape.pool import Policy, Source
@@ -26,13 +26,6 @@ def prepare(spec: Sweep, *, limit: int | None = None, pickle: str | None = None)
     if problems:
         raise several(problems)
     return SweepJob(spec, rows, limit, pickle)
-
-
-def several(problems: list[Problem]) -> SpecError:
-    if len(problems) == 1:
-        return SpecError(problems[0].message, hint=problems[0].hint)
-    lines = "\n".join(f"  {problem.message}" for problem in problems)
-    return SpecError(f"{len(problems)} problems:\n{lines}", problems=problems)
 
 
 def _rows(spec: Sweep) -> Rows | None:
