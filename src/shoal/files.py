@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any
@@ -35,6 +36,11 @@ _NETWORK = frozenset(
 )
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+def pause(seconds: float) -> None:
+    """Wait for somebody else to let go of a file."""
+    time.sleep(seconds)
 
 
 @contextmanager

@@ -61,9 +61,9 @@ class Run:
             self._failure = error
         finally:
             self._known.set()
-            self._ended.put(None)
             if self._display is not None:
                 self._display.close()
+            self._ended.put(None)
 
     # A watcher of its own session.
 
@@ -85,6 +85,8 @@ class Run:
         """Watch, and close it at the end."""
         self._display = display
         self.watch(display)
+        if self._thread is None or not self._thread.is_alive():
+            display.close()
 
     def wait(self) -> Summary:
         """Until the run has ended. Ctrl-C stops it cleanly, and then this returns."""

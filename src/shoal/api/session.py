@@ -14,7 +14,7 @@ from shoal.engine.local.engine import LocalEngine
 from shoal.errors import ShoalError
 from shoal.model import Item, Outcome
 from shoal.plan.durations import Durations
-from shoal.shape.pool import Ended, Pool, Progress, Watcher
+from shoal.shape.pool import Ended, Pool, Progress, Watcher, WorkerUse
 from shoal.store import RunStore
 from shoal.store.profiles import recall, remember
 from shoal.work.job import Past, PoolJob
@@ -190,7 +190,7 @@ def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:
         os.path.join(store.folder, "results.csv"),
         info.best,
         store.folder,
-        workers,
+        workers or [WorkerUse(**use) for use in store.get("workers", [])],
     )
 
 

@@ -67,7 +67,7 @@ def show_command(run: str, why: bool, as_json: bool) -> None:
         else:
             _tell(info, store)
             if why:
-                _tell_why(info)
+                _tell_why(store)
 
 
 def _document(info: RunInfo, store: RunStore, why: bool) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _document(info: RunInfo, store: RunStore, why: bool) -> dict[str, Any]:
     document["counts"] = info.items
     document["items"] = [_item(record) for record in store.items()]
     if why:
-        document["plan"] = _plan(info)
+        document["plan"] = store.plan()
     return document
 
 
@@ -89,7 +89,7 @@ def _item(record: ItemRecord) -> dict[str, Any]:
     return {
         "item": record.item.id,
         "state": record.state,
-        "attempt": record.item.attempt,
+        "attempt": record.attempt,
         "node": record.node,
         "started": timestamp(record.started),
         "seconds": record.seconds,
@@ -127,20 +127,11 @@ def _tell_items(store: RunStore, state: str, count: int) -> None:
         echo(f"{state}: and {count - ITEMS_SHOWN} more")
 
 
-def _plan(info: RunInfo) -> dict[str, Any]:
-    try:
-        with open(os.path.join(info.folder, "plan.json"), encoding="utf-8") as file:
-            found: dict[str, Any] = json.load(file)
-    except (OSError, ValueError):
-        return {"decisions": [], "placements": []}
-    return found
-
-
-def _tell_why(info: RunInfo) -> None:
-    decisions = _plan(info)["decisions"]
+def _tell_why(store: RunStore) -> None:
+    decisions = (store.plan() or {}).get("decisions")
     if not decisions:
         say("The plan of this run was not kept.")
-    for decision in decisions:
+    for decision in decisions or ():
         echo(f"{decision['name']}: {decision['choice']}\n    {decision['why']}")
 
 

@@ -14,6 +14,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from shoal.engine import messages, reporting
@@ -38,6 +39,7 @@ class Harness:
         self._items = ItemFolder(os.path.join(folder, "items"), keeps=False)
         self._checkpoints = ItemFolder(os.path.join(folder, "checkpoints"), keeps=True)
         self._main = threading.get_ident()
+        self._process = os.getpid()
         signal.signal(INTERRUPT, self._interrupted)
 
     # Called from the reader thread.
@@ -112,10 +114,11 @@ class Harness:
         self._emit(told)
         state, metrics, error = self._run(runner, work)
         seconds = time.perf_counter() - began
+        if os.getpid() != self._process:
+            os._exit(0)  # A child that user code forked and let return: only its parent speaks for the item.
         reporting.set_current(None)
         self._current = None
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
         log_end = os.lseek(self._log_fd, 0, os.SEEK_END)
         self._checkpoints.leave()
         kept = self._items.leave()
@@ -161,6 +164,15 @@ class Harness:
             raise Cancelled
 
 
+def _flush() -> None:
+    """What user code left in its streams belongs to its item's log; it may have closed or replaced them, too."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # noqa: BLE001 - any object may stand there
+            continue
+
+
 def _returned(result: object) -> dict[str, Any]:
     if result is None:
         return {}
@@ -176,7 +188,8 @@ def _sentence(error: BaseException) -> str:
     """One line for the record; the whole traceback goes to the item's log."""
     if isinstance(error, Failed):
         return str(error)[:ERROR_LENGTH]
-    traceback.print_exception(error)
+    with suppress(Exception):  # User code may have closed the stream.
+        traceback.print_exception(error)
     if isinstance(error, SystemExit):
         return f"called sys.exit({error.code!r})"
     where = _innermost(error)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from shoal.engine import linux
-from shoal.engine.reporting import REPORT_VARIABLE
+from shoal.engine.reporting import REPORT_VARIABLE, is_step
 from shoal.engine.runner import Cancelled, Failed, Work
 from shoal.engine.status import describe_status
 
@@ -143,7 +143,7 @@ class ReportFile:
         """A line that is not a report of this attempt is ignored: any process may write to the file."""
         try:
             attempt, step, metrics = json.loads(line)
-        except ValueError:
+        except (ValueError, TypeError, RecursionError):
             return
         if attempt == str(self._work.attempt) and isinstance(metrics, Mapping):
-            self._work.report(metrics, step if isinstance(step, int) else None)
+            self._work.report(metrics, step if is_step(step) else None)

@@ -30,12 +30,29 @@ def report(*, step: int | None = None, **metrics: Any) -> None:
     Later values of a metric replace earlier ones. Outside a run it does nothing, so a script also works by hand.
     """
     plain = plain_metrics(metrics)
+    step = None if step is None else _whole(step)
     if _current is not None:
         _current.report(plain, step)
     elif path := os.environ.get(REPORT_VARIABLE):
         line = json.dumps([os.environ.get(ATTEMPT_VARIABLE, ""), step, plain]) + "\n"
         with open(path, "a", encoding="utf-8") as file:
             file.write(line)
+
+
+def _whole(step: Any) -> int:
+    """A step as a plain integer, also when it is NumPy's; raises TypeError where it is none that can be recorded."""
+    try:
+        found = int(step)
+        if found == step and is_step(found):
+            return found
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise TypeError(f"step is {step!r:.100}; expected a whole number")
+
+
+def is_step(step: object) -> bool:
+    """Whether it is an integer that the record can hold."""
+    return isinstance(step, int) and -(2**63) <= step < 2**63
 
 
 def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:

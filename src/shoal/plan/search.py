@@ -78,7 +78,7 @@ class Search:
     def report(self, number: int, step: int, value: float) -> bool:
         """A point of a trial's curve: whether the trial should be pruned."""
         trial = self._trials.get(number)
-        if trial is None or not math.isfinite(value):
+        if trial is None or step < 0 or not math.isfinite(value):
             return False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -8,13 +8,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import time
 import weakref
 from contextlib import suppress
 from errno import EACCES, EAGAIN, EWOULDBLOCK
 from typing import Any
 
 from shoal.errors import RunLocked, SpecError, StoreError
+from shoal.files import pause
 
 _BUSY = {EACCES, EAGAIN, EWOULDBLOCK}
 _TRIES, _PAUSE_S = 20, 0.005  # someone who only asks `is_locked` holds the lock for microseconds
@@ -88,7 +88,7 @@ def _lock(descriptor: int, path: str, run: str) -> None:
                 raise
             if attempt == _TRIES - 1:
                 raise locked(run, path) from None
-            time.sleep(_PAUSE_S)
+            pause(_PAUSE_S)
         else:
             _still_there(descriptor, path, run)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -162,6 +163,15 @@ class RunReader:
         with self._guard():
             record = items.find(self._connection, identity, self.run)
             return rows.result_row(record, rows.read_columns(self._connection))
+
+    def plan(self) -> dict[str, Any] | None:
+        """The plan that the run began with, as `shoal plan --json` prints it; None when it has none."""
+        try:
+            with open(os.path.join(self.folder, "plan.json"), encoding="utf-8") as file:
+                found: dict[str, Any] = json.load(file)
+        except (OSError, ValueError):
+            return None
+        return found
 
     def columns(self) -> list[str]:
         """The columns of result rows, in order; no item is read for it."""

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from shoal.model import Item, LogSlice
 
+COUNTED = frozenset(("done", "failed", "pruned", "cached"))
+"""States whose attempt is among those used."""
+
 
 class ItemRecord(NamedTuple):
     """`item.attempt` is the newest attempt that is recorded; times are None until it started."""
@@ -20,6 +23,18 @@ class ItemRecord(NamedTuple):
     error: str | None = None
     log: LogSlice | None = None
     kept: bool = False
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt people see."""
+        return counted_attempt(self.state, self.item.used, self.started)
+
+
+def counted_attempt(state: str, used: int, started: float | None) -> int:
+    """Of the attempts that count, the one that a state is from. One that was handed out in vain is none."""
+    if state in COUNTED:
+        return max(1, used)
+    return used if started is None else used + 1
 
 
 class Report(NamedTuple):

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 from shoal.store import meta
 from shoal.store.encode import decode, number
 from shoal.store.items import pages
-from shoal.store.records import ItemRecord
+from shoal.store.records import ItemRecord, counted_attempt
 
 Row = dict[str, Any]
 
 _BEFORE = ("item", "state")
-_COUNTED = frozenset(("done", "failed", "pruned", "cached"))
 _AFTER = ("seconds", "attempt", "node", "started", "error")
 _RESERVED = frozenset(_BEFORE + _AFTER)
 
@@ -65,7 +64,7 @@ def result_row(record: ItemRecord, columns: Columns) -> Row:
         record.metrics,
         (
             record.seconds,
-            _attempt(record.state, item.used, record.started),
+            record.attempt,
             record.node,
             timestamp(record.started),
             record.error,
@@ -108,15 +107,8 @@ def results(connection: sqlite3.Connection, states: Sequence[str] | None = None)
         params, metrics = decode([raw[3] for raw in page]), decode([raw[5] for raw in page])
         for raw, given, measured in zip(page, params, metrics, strict=True):
             texts = json.loads(raw[4]) if raw[4] else None
-            last = (raw[6], _attempt(raw[2], raw[7], raw[9]), raw[8], timestamp(raw[9]), raw[10])
+            last = (raw[6], counted_attempt(raw[2], raw[7], raw[9]), raw[8], timestamp(raw[9]), raw[10])
             yield raw[1], raw[2], given, texts, measured, last
-
-
-def _attempt(state: str, used: int, started: float | None) -> int:
-    """Which attempt people see: of those that count. One that was handed out in vain is none."""
-    if state in _COUNTED:
-        return max(1, used)
-    return used if started is None else used + 1
 
 
 def timestamp(at: float | None) -> str | None:

@@ -26,7 +26,7 @@ PATIENCE_S = 3.0
 def table_path() -> str:
     """Where the table is: SHOAL_LEASES, or a folder of this user's own in the system's place for such things."""
     if path := os.environ.get(TABLE_VARIABLE):
-        return path
+        return os.path.abspath(path)
     base = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("TMPDIR") or "/tmp"
     return os.path.join(base, f"shoal-{os.getuid()}", "leases.json")
 
@@ -185,7 +185,8 @@ def _make_folder(folder: str) -> None:
         ) from error
     if owner not in (os.getuid(), 0):
         raise EngineError(
-            f"{folder} belongs to another user.", hint=f"Set {TABLE_VARIABLE} to a file in a folder of your own."
+            f"{folder} belongs to another user.",
+            hint=f"Set {TABLE_VARIABLE} to a file in a folder of your own.",
         )
 
 
@@ -201,7 +202,9 @@ def _alive(drivers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {
         name: entry
         for name, entry in drivers.items()
-        if isinstance(entry, dict) and entry.keys() >= FIELDS and process_start(entry["pid"]) == entry["start"]
+        if isinstance(entry, dict)
+        and entry.keys() >= FIELDS
+        and process_start(entry["pid"]) == entry["start"]
     }
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from shoal.engine import linux, messages
@@ -24,26 +25,32 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 
 def main(connection: socket.socket, request: Mapping[str, Any]) -> int:
     """Run the worker that `request` describes until its driver ends it; the exit status."""
-    began = time.perf_counter()
     os.setpgid(0, 0)
     linux.become_subreaper()
     linux.die_with_parent()
-    log_fd = _redirect(request["log"])
-    _set_up(request)
     send = _sender(connection)
-    harness = Harness(send, request["root"], log_fd)
     try:
-        runner = make_runner(request["factory"])
-    except BaseException as error:  # noqa: BLE001 - whatever a factory raises is a worker that could not start
-        traceback.print_exception(error)
-        sys.stderr.flush()
+        _serve(connection, request, send)
+    except BaseException as error:  # noqa: BLE001 - a factory may raise anything, and a full disk stops any worker
+        with suppress(Exception):
+            traceback.print_exception(error)
+            sys.stderr.flush()
         send([messages.failed_start(f"{type(error).__name__}: {error}")])
         return 70
+    linux.kill_children()
+    return 0
+
+
+def _serve(connection: socket.socket, request: Mapping[str, Any], send: Any) -> None:
+    """Set up, make the runner, run items."""
+    began = time.perf_counter()
+    log_fd = _redirect(request["log"])
+    _set_up(request)
+    harness = Harness(send, request["root"], log_fd)
+    runner = make_runner(request["factory"])
     threading.Thread(target=_listen, args=(connection, harness), daemon=True).start()
     send([messages.ready(time.time(), time.perf_counter() - began)])
     harness.loop(runner)
-    linux.kill_children()
-    return 0
 
 
 def make_runner(factory: Mapping[str, Any]) -> Runner:

@@ -80,7 +80,8 @@ class Crew:
         self._need = need
         self._concurrent = concurrent
         self._pending: deque[int] = deque()
-        self._start_failures = 0
+        self.start_failures = 0
+        """Workers in a row that ended before they had started an item."""
         self._bare_since: float | None = None
         self.members: dict[int, Member] = {}
         self.past: list[WorkerUse] = []
@@ -142,7 +143,6 @@ class Crew:
         self.members[number] = Member(number, place, self._engine.now())
 
     def ready(self, event: WorkerReady) -> None:
-        self._start_failures = 0
         member = self.members.get(event.worker)
         if member is not None and member.ready_at is None:
             member.ready_at = member.idle_since = event.at
@@ -156,9 +156,9 @@ class Crew:
             member.work_s += event.at - member.current.started
             member.items += 1
         self.past.append(member.use(event.at))
-        if member.ready_at is None and event.cause != "node":
-            self._start_failures += 1
-            if self._start_failures >= START_FAILURES:
+        if event.cause == "start" or (member.ready_at is None and event.cause != "node"):
+            self.start_failures += 1
+            if self.start_failures >= START_FAILURES:
                 raise EngineError(
                     f"No worker could start: {event.why}", hint="`shoal logs` has the whole story."
                 )

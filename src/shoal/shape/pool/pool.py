@@ -269,6 +269,7 @@ class Pool:
         flight.started = event.at
         flight.log = event.log
         member.current = flight
+        self._crew.start_failures = 0
         self._journal.started(event.seq, event.attempt, member.node, event.at, event.log)
         self._dirty = True
         if self._stopping:

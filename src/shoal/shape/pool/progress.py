@@ -11,6 +11,8 @@ from shoal.shape.pool.ready import ReadyQueue
 from shoal.shape.pool.values import Progress, Running
 
 WINDOW_S = 10.0
+OVERDUE = 0.1
+"""An item that ran longer than expected is expected to go on for this share of what it has run."""
 EXACT = 300
 """Up to so many waiting items are summed one by one; beyond, their mean is good enough."""
 
@@ -65,9 +67,15 @@ def _remaining(
     mean = durations.mean_s
     if mean is None:
         return None
+    ran = [now - entry.since for entry in running]
+    # Short items end first: what still runs shows how much longer the others are than those that ended.
+    longer = 1.0 + sum(ran) / (mean * durations.count)
     if waiting == len(ready) <= EXACT:
-        expected = [durations.expect(item) or mean for item in ready.items()]
+        expected = [longer * (durations.expect(item) or mean) for item in ready.items()]
     else:
-        expected = [mean * waiting]
-    left = [max(0.0, (durations.expect(entry.item) or mean) - (now - entry.since)) for entry in running]
+        expected = [longer * mean * waiting]
+    left = [
+        max(OVERDUE * already, longer * (durations.expect(entry.item) or mean) - already)
+        for entry, already in zip(running, ran, strict=True)
+    ]
     return remaining(expected, left, workers)
