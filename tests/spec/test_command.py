@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.model.cell import Cell
+from shoal.spec.cell import Cell
 from shoal.spec.command import fill, placeholders, template
 
 

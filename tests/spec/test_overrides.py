@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.model.cell import Cell
+from shoal.spec.cell import Cell
 
 
 @pytest.mark.parametrize(

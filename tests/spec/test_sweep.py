@@ -2,8 +2,8 @@
 
 import pytest
 
-from shoal.model.cell import Cell
 from shoal.spec import Limits, Objective, Placement, Resources, SearchRange, Sweep, Workload
+from shoal.spec.cell import Cell
 
 FULL = """
     kind: sweep

@@ -22,11 +22,9 @@ OLDEST = (3, 11)
 LITTLE_DISK = 1 << 30
 NEEDED = {
     "pyarrow": "results.parquet, and .parquet tables",
-    "openpyxl": ".xlsx tables",
     "optuna": "trials: {search: ...}",
     "rich": "the live display",
     "cloudpickle": "functions of notebooks",
-    "psutil": "watching what workers use",
 }
 """Packages that Shoal was installed with."""
 OPTIONAL = {

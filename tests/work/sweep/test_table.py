@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import NotFound, SpecError
-from shoal.model.cell import Cell
+from shoal.spec.cell import Cell
 from shoal.work.sweep.table import FORMATS, Table, open_table
 
 Rows = Sequence[Sequence[Any]]

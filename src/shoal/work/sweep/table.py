@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from shoal.errors import NotFound, SpecError, nearest
-from shoal.model.cell import RESERVED, Cell
+from shoal.spec.cell import RESERVED, Cell
 from shoal.work.sweep.table_problems import LARGEST_WIDTH, Problems
 
 FORMATS = (".xlsx", ".csv", ".tsv", ".jsonl", ".parquet")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from re import compile as compile_pattern
 from typing import Any, TypeVar
 
-from shoal.model.cell import Cell
+from shoal.spec.cell import Cell
 from shoal.work.sweep.table_problems import CellError
 
 BLANK = Cell(None, "")

@@ -7,7 +7,7 @@ from itertools import islice
 from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
-from shoal.model.cell import Cell
+from shoal.spec.cell import Cell
 from shoal.work.sweep.table_cells import BLANK, compact_json, value_cell
 from shoal.work.sweep.table_problems import LARGEST_WIDTH, CellError, Problems
 from shoal.work.sweep.table_text import open_text

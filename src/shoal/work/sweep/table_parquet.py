@@ -12,7 +12,7 @@ import pyarrow.compute
 import pyarrow.parquet
 import pyarrow.types as kinds
 
-from shoal.model.cell import Cell
+from shoal.spec.cell import Cell
 from shoal.work.sweep.table_cells import BLANK, plain_cell, value_cell
 from shoal.work.sweep.table_problems import LARGEST_WIDTH, CellError, Problems
 

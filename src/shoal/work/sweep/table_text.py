@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TextIO
 
-from shoal.model.cell import Cell
+from shoal.spec.cell import Cell
 from shoal.work.sweep.table_cells import CellMemory, text_cell
 from shoal.work.sweep.table_problems import Problems
 

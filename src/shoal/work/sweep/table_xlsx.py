@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zipfile import ZipFile
 
-from shoal.model.cell import Cell
+from shoal.spec.cell import Cell
 from shoal.work.sweep.table_cells import BLANK, CellMemory, plain_cell
 from shoal.work.sweep.table_problems import LARGEST_WIDTH, CellError, Problems
 from shoal.work.sweep.table_xlsx_numbers import number_cell, number_style

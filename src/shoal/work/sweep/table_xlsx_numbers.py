@@ -8,7 +8,7 @@ from __future__ import annotations
 from re import IGNORECASE
 from re import compile as compile_pattern
 
-from shoal.model.cell import Cell
+from shoal.spec.cell import Cell
 from shoal.work.sweep.table_problems import CellError
 
 DATE, MOMENT, TIME, ELAPSED = "date", "moment", "time", "elapsed"
