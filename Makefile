@@ -1,32 +1,48 @@
-# Everything lives in .venv; no root, no service, no manual step.
+# Everything lives in .venv: no root, no service, no manual step. `make demo` needs Python 3.11 or newer.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+READY_TO_TEST := .venv/.ready-to-test
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-all soak bench lint docs clean setup
-setup: $(READY)
+.PHONY: setup demo test test-all soak bench lint clean
+setup: $(READY_TO_TEST)
 
 $(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $(READY)
+	$(PIP) --editable .
+	@touch $@
+
+$(READY_TO_TEST): $(READY)
+	$(PIP) --editable '.[dev]'
+	@touch $@
 
 demo: $(READY)
 	cd examples/next-cell && ../../$(BIN)/shoal run sweep.yaml
+	@echo
+	@echo "That was examples/next-cell/sweep.yaml. What to do next:"
+	@echo "  . $(BIN)/activate                    so that the shell finds shoal"
+	@echo "  cd examples/next-cell                   where the run is kept"
+	@echo "  shoal results last --best 3             look at it again"
+	@echo "  shoal plan sweep.yaml --nodes 1..8      how long on more machines?"
+	@echo "  mkdir mine; cd mine; shoal init sweep   start one of your own"
 
-test: $(READY)
+test: $(READY_TO_TEST)
 	$(BIN)/pytest -m "not slow and not root"
+	@echo "Left out: tests marked slow (they take long) and root (they mount disks). make test-all runs them."
 
-test-all: $(READY)
+test-all: $(READY_TO_TEST)
 	$(BIN)/pytest
 
-soak: $(READY)
-	SHOAL_SOAK_SEEDS=10000 $(BIN)/pytest -m "not root" tests/shape/test_pool_simulated.py
+soak: $(READY_TO_TEST)
+	SHOAL_SOAK_SEEDS=10000 $(BIN)/pytest -o timeout=0 tests/shape/test_pool_simulated.py
 
-bench: $(READY)
+bench: $(READY_TO_TEST)
 	$(BIN)/python bench/sweep.py
 
-lint: $(READY)
+lint: $(READY_TO_TEST)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

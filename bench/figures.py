@@ -30,6 +30,9 @@ class Figure(NamedTuple):
             return self.value >= self.at_least
         return self.value <= self.at_most if self.at_most is not None else None
 
+    def without_target(self) -> Figure:
+        return self._replace(at_least=None, at_most=None)
+
     def document(self) -> dict[str, Any]:
         return self._asdict() | {"passed": self.passed}
 

@@ -23,7 +23,7 @@ class Sizes(NamedTuple):
     repetitions: int = 5
 
 
-QUICK = Sizes(2, 1)
+QUICK = Sizes(1, 1)
 
 
 def against_best(bench: Workbench, sizes: Sizes) -> Iterator[Figure]:

@@ -27,7 +27,7 @@ class Sizes(NamedTuple):
     many: int = 100_000
 
 
-QUICK = Sizes(200, 2, 12, 1, 100, 2, 1000)
+QUICK = Sizes(200, 1, 12, 1, 100, 2, 1000)
 
 
 def against_executor(bench: Workbench, sizes: Sizes) -> Iterator[Figure]:

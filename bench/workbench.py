@@ -39,14 +39,14 @@ class Spread(NamedTuple):
     median: float
     least: float
     most: float
-    count: int
+    times: int
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
         return cls(statistics.median(values), min(values), max(values), len(values))
 
     def words(self, form: str = ".3f", unit: str = "") -> str:
-        return f"{self.median:{form}}{unit} ({self.least:{form}} to {self.most:{form}}, {self.count} times)"
+        return f"{self.median:{form}}{unit} ({self.least:{form}} to {self.most:{form}}, {self.times} times)"
 
 
 class Workbench:

@@ -57,7 +57,8 @@ class Place:
     def machine(self, cpu: int = 2, name: str = "lab") -> str:
         """A cluster file: a virtual machine with so many CPUs, shared by all runs of this test."""
         self.write(
-            f"{name}.yaml", f"kind: cluster\nname: {name}\nprovider: local\nnodes: [{{host: one, cpu: {cpu}}}]\n"
+            f"{name}.yaml",
+            f"kind: cluster\nname: {name}\nprovider: local\nnodes: [{{host: one, cpu: {cpu}}}]\n",
         )
         return f"{name}.yaml"
 
@@ -68,7 +69,12 @@ class Place:
         return self.start_program([SHOAL, *arguments], cwd=cwd, **settings)
 
     def start_program(
-        self, command: list[str], *, cwd: Path | None = None, env: dict[str, str] | None = None, **settings: Any
+        self,
+        command: list[str],
+        *,
+        cwd: Path | None = None,
+        env: dict[str, str] | None = None,
+        **settings: Any,
     ) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
         settings = {"stdout": pipe, "stderr": pipe, "stdin": subprocess.DEVNULL, "text": True} | settings
@@ -127,6 +133,11 @@ class Place:
         with self.store(run, home) as store:
             return {record.item.seq: record.state for record in store.items()}
 
+    def counts(self, run: str | None = None) -> dict[str, int]:
+        """How many items are in each state on disk now."""
+        with self.store(run) as store:
+            return store.counts()
+
     def until(self, condition: Callable[[], Any], process: subprocess.Popen[str] | None = None) -> Any:
         """Wait for something to become true; fails when it never does, or when the process ends first."""
         deadline = time.monotonic() + HANG_S
@@ -155,6 +166,14 @@ class Place:
                 continue
         return found
 
+    def peak_bytes(self, process: subprocess.Popen[str]) -> int:
+        """The most memory that the process, or any one that it started, has until it ends."""
+        peak = 0
+        while process.poll() is None:
+            for pid in (process.pid, *self.alive()):
+                peak = max(peak, _peak_bytes(pid))
+        return peak
+
     def kill(self, process: subprocess.Popen[str]) -> None:
         """kill -9 of a driver; returns when all that it had started is gone, too."""
         process.send_signal(signal.SIGKILL)
@@ -173,6 +192,14 @@ class Place:
                     os.kill(pid, signal.SIGKILL)
                 raise AssertionError(f"processes were left behind: {names}")
             time.sleep(0.02)
+
+
+def _peak_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return 1024 * max((int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), default=0)
 
 
 def _command_line(pid: int) -> str:

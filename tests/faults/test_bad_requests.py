@@ -84,7 +84,17 @@ def test_exactly_one_of_table_grid_and_search_may_be_given(echo, trials):
         ("x,y\n1,2,3\n", ["line 2", "more cells"]),
         ('x\n"1\n', ["never closed"]),
     ],
-    ids=["no bytes", "blank", "no rows", "duplicate", "no name", "reserved", "two reserved", "wide", "open quote"],
+    ids=[
+        "no bytes",
+        "blank",
+        "no rows",
+        "duplicate",
+        "no name",
+        "reserved",
+        "two reserved",
+        "wide",
+        "open quote",
+    ],
 )
 def test_a_table_that_cannot_be_used_is_refused(echo, table, words):
     echo.write("t.csv", table)
@@ -179,7 +189,17 @@ def test_more_than_the_machine_has_is_refused_before_anything_starts(echo):
         "kind: sweep\nkind: sweep\n",
         "a: &a [*a]\n",
     ],
-    ids=["python tag", "tab", "open list", "a list", "empty", "misspelt kind", "binary", "key twice", "cycle"],
+    ids=[
+        "python tag",
+        "tab",
+        "open list",
+        "a list",
+        "empty",
+        "misspelt kind",
+        "binary",
+        "key twice",
+        "cycle",
+    ],
 )
 def test_a_file_that_is_no_workload_is_refused_and_runs_nothing(place, text):
     place.write("s.yaml", text)

@@ -14,7 +14,7 @@ from shoal.api.workloads import Prepared
 from shoal.errors import SpecError
 from shoal.spec import Cell, Sweep
 from shoal.store import RunStore
-from shoal.work.sweep import SweepJob
+from shoal.work.sweep.job import SweepJob
 from shoal.work.sweep.rows import Rows
 
 ROWS_FILE = "rows.jsonl"

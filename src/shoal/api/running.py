@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shoal.api import functions, workloads
-from shoal.api.handle import Run
+from shoal.api import workloads
 from shoal.api.machines import Machines, machines
 from shoal.api.session import STOP_FILE, Session, summarize
 from shoal.api.summary import Summary
@@ -18,6 +17,10 @@ from shoal.model import Plan
 from shoal.shape.pool import Watcher
 from shoal.store import RunStore, find_home, is_locked, resolve_run, run_folder
 from shoal.store.profiles import recall
+from shoal.work.job import Past
+
+if TYPE_CHECKING:
+    from shoal.api.handle import Run
 
 STOP_PATIENCE_S = 30.0
 
@@ -55,7 +58,9 @@ def start(
     **settings: Any,
 ) -> Run:
     """Like `run`, but returns at once: `for row in run.results(): ...` gives rows as trials finish."""
+    from shoal.api import functions
     from shoal.api.display import display_for_python
+    from shoal.api.handle import Run
 
     here = Here()
     if callable(target):
@@ -95,7 +100,10 @@ def new_session(prepared: Prepared, where: Machines, here: Here, watcher: Watche
         plan=plan_,
     )
     try:
-        functions.settle(prepared, store.folder)
+        if prepared.rows is not None:
+            from shoal.api import functions
+
+            functions.settle(prepared, store.folder)
         session = Session(store, prepared.job, where, here)
     except BaseException:
         store.close()
@@ -113,7 +121,7 @@ def resume(
     home = _home(here)
     store = RunStore.open(home, resolve_run(home, run), write=True, now=here.now())
     try:
-        prepared = functions.again(store) if "rows" in store.document else _again(store)
+        prepared = _again(store)
         if failed:
             store.take_failed_again()
         elif store.state() == "succeeded" and not _more(store, prepared):
@@ -134,6 +142,7 @@ def resume(
 def resume_run(run: str, *, failed: bool = False, cluster: str | None = None, display: bool = True) -> Run:
     """Go on with a stopped, failed or killed run, and wait for its end. `failed` takes the failed items again."""
     from shoal.api.display import display_for_python
+    from shoal.api.handle import Run
 
     def make() -> Session:
         found = resume(run, failed=failed, cluster=cluster)
@@ -159,9 +168,13 @@ class _Over(Exception):  # noqa: N818 - not an error: there is nothing left to d
 
 def _again(store: RunStore) -> Prepared:
     """The workload of a run, as its file was then; the table beside it as it is now."""
+    document = store.document
+    if "rows" in document:
+        from shoal.api import functions
+
+        return functions.again(store)
     from shoal import spec as specs
 
-    document = store.document
     spec = specs.loads(
         store.spec_text,
         folder=os.path.dirname(document["path"]),
@@ -173,9 +186,9 @@ def _again(store: RunStore) -> Prepared:
 
 
 def _more(store: RunStore, prepared: Prepared) -> bool:
-    """Whether a finished run has new items: rows that were added since."""
-    total = prepared.job.total()
-    return total is not None and total > sum(store.counts().values())
+    """Whether a finished run has new items: rows that were added or changed since."""
+    past = Past(store.max_seq() + 1, store.known_contents())
+    return bool(prepared.job.source(past).take(1))
 
 
 def stop(run: str) -> str:

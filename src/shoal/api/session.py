@@ -143,6 +143,7 @@ class Session:
 
     def _finish(self) -> Summary:
         now = self._here.now()
+        self.store.journal().commit()  # Items that are no longer asked for never went through the pool.
         counts = self.store.counts()
         state = self._state(counts)
         self.store.put("workers", [use._asdict() for use in self._pool.worker_uses()])

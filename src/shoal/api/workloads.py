@@ -35,7 +35,7 @@ def job_of(spec: Workload, *, limit: int | None = None, pickle: str | None = Non
     from shoal.spec import Sweep
 
     if isinstance(spec, Sweep):
-        from shoal.work.sweep import prepare
+        from shoal.work.sweep.job import prepare
 
         return prepare(spec, limit=limit, pickle=pickle)
     raise AssertionError(f"no module for kind {spec.kind!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 TYPE_CHECKING = False
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from shoal.cli.obeying import obey
 
         return obey(given)
+    gc.disable()  # Nothing made on the way to the first trial is garbage; `drive` turns it on again.
     from shoal.engine.local import spawning
 
     spawning.prestart(TRIAL)
@@ -46,4 +48,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return obey(given)
     finally:
+        gc.enable()
         spawning.discard()

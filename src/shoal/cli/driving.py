@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ def drive(session: Session, as_json: bool) -> int:
     board = Board.of(info, session.job.total())
     display = display_for(board)
     session.watch(display)
+    gc.enable()
     with Stopping(session, board, as_json=as_json):
         greet(info, board)
         try:

@@ -10,18 +10,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from .cell import RESERVED, Cell
-from .kinds import ANY, KINDS, WORKLOADS
-from .workload import Limits, Placement, Resources, Spec, Workload
 
 if TYPE_CHECKING:
     from .cluster import Cluster, ClusterNode, Location, Scale
+    from .kinds import ANY, KINDS, WORKLOADS
     from .search import SearchRange
     from .sweep import Objective, Run, Sweep, Trials
+    from .workload import Limits, Placement, Resources, Spec, Workload
 
 StrPath: TypeAlias = "str | os.PathLike[str]"
 
 _LATE = {
     **dict.fromkeys(("Cluster", "ClusterNode", "Location", "Scale"), "cluster"),
+    **dict.fromkeys(("ANY", "KINDS", "WORKLOADS"), "kinds"),
+    **dict.fromkeys(("Limits", "Placement", "Resources", "Spec", "Workload"), "workload"),
     **dict.fromkeys(("Objective", "Run", "Sweep", "Trials"), "sweep"),
     "SearchRange": "search",
 }
@@ -115,7 +117,7 @@ def schema(kind: str) -> dict[str, Any]:
     from shoal.errors import unknown
 
     from .json_schema import file_schema
-    from .kinds import section_of
+    from .kinds import KINDS, section_of
 
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)

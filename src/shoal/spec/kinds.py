@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from shoal.errors import nearest
 
 from .nodes import Node, describe
 from .problems import Problems
-from .workload import Spec
+
+if TYPE_CHECKING:
+    from .workload import Spec
 
 _CLASSES: Final = {"sweep": "Sweep", "cluster": "Cluster"}
 

@@ -178,8 +178,16 @@ class RunStore(RunReader):
         """Write `results.csv` and `results.parquet`, each whole or not at all. The path of the first."""
         from shoal.store.results import write_results
 
+        self._remove_unfinished(".results.")
         with self._guard():
             return write_results(self._connection, self.folder)
+
+    def _remove_unfinished(self, prefix: str) -> None:
+        """What drivers that were killed had half written. Only under the run's lock: nobody else writes now."""
+        for name in os.listdir(self.folder):
+            if name.startswith(prefix) and name.endswith(".part"):
+                with suppress(OSError):
+                    os.unlink(os.path.join(self.folder, name))
 
     def _begin_epoch(self) -> None:
         with transaction(self._connection):

@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from shoal.engine import fitting, shares
@@ -100,7 +100,7 @@ class Leases:
     def close(self) -> None:
         self._held.clear()
         self._want_more = 0.0
-        with self._table() as drivers:
+        with suppress(EngineError), self._table() as drivers:
             drivers.pop(self._name, None)
             self._name = ""
 
@@ -143,7 +143,7 @@ class Leases:
     @contextmanager
     def _table(self) -> Iterator[dict[str, dict[str, Any]]]:
         """The table under its lock; this driver's entry is written when the block ends."""
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             before = os.pread(descriptor, 1 << 24, 0)
@@ -153,12 +153,20 @@ class Leases:
                 drivers[self._name] = self._entry()
             after = json.dumps(drivers).encode()
             if after != before:
-                os.pwrite(descriptor, after, 0)
-                os.ftruncate(descriptor, len(after))
+                _write(descriptor, after)
             status = os.fstat(descriptor)
             self._seen = (status.st_mtime_ns, status.st_size)
         finally:
             os.close(descriptor)
+
+    def _open(self) -> int:
+        folder = os.path.dirname(self._path)
+        try:
+            if not os.path.isdir(folder):  # Temporary folders are cleaned now and then.
+                _make_folder(folder)
+            return os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise _cannot_keep(folder, error) from error
 
     def _entry(self) -> dict[str, Any]:
         return {
@@ -179,15 +187,28 @@ def _make_folder(folder: str) -> None:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         owner = os.stat(folder).st_uid
     except OSError as error:
-        raise EngineError(
-            f"The table of leases cannot be kept in {folder}: {error.strerror}.",
-            hint=f"Set {TABLE_VARIABLE} to a file in a folder of your own.",
-        ) from error
+        raise _cannot_keep(folder, error) from error
     if owner not in (os.getuid(), 0):
         raise EngineError(
             f"{folder} belongs to another user.",
             hint=f"Set {TABLE_VARIABLE} to a file in a folder of your own.",
         )
+
+
+def _cannot_keep(folder: str, error: OSError) -> EngineError:
+    return EngineError(
+        f"The table of leases cannot be kept in {folder}: {error.strerror}.",
+        hint=f"Set {TABLE_VARIABLE} to a file in a folder of your own.",
+    )
+
+
+def _write(descriptor: int, text: bytes) -> None:
+    """Where the disk is full, others see less of this driver for a while; that is no reason to end a run."""
+    try:
+        os.pwrite(descriptor, text, 0)
+        os.ftruncate(descriptor, len(text))
+    except OSError:
+        return
 
 
 def _parse(text: bytes) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from shoal.units import format_seconds
 from shoal.work.sweep.items import content_of, item_id
 
 if TYPE_CHECKING:
-    from shoal.work.sweep import SweepJob
+    from shoal.work.sweep.job import SweepJob
 
 MOST_LOOKED_AT = 20_000
 """Rows whose own durations are looked up; for the rest the mean stands in."""

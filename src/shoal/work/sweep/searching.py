@@ -35,7 +35,8 @@ class SearchSource:
             goal=objective.goal if objective else "max",
             sampler=trials.sampler or "random",
             pruner=trials.pruner,
-            seed=trials.seed,
+            # A later session begins at another seed: the same one would try the same points again.
+            seed=None if trials.seed is None else trials.seed + past.next_seq - 1,
         )
         self._texts = {
             name: {_key(cell.value): cell for cell in range_.choices}
@@ -45,29 +46,34 @@ class SearchSource:
         self._left = (total if limit is None else min(limit, total)) - (past.next_seq - 1)
         self._seq = past.next_seq
         self._trials: dict[str, _Trial] = {}
-        self._backlog: list[Item] = []
+        self._known = past.contents if trials.sampler == "grid" else {}
         for item, outcome in past.ended:
             self._search.learn(item.params, self._value(outcome))
 
     def take(self, most: int) -> Sequence[Item]:
         items: list[Item] = []
         while len(items) < most and self._left > 0:
-            if not self._backlog:
-                self._ask()
-            items.append(self._backlog.pop(0))
-            self._left -= 1
+            repeat = min(self._repeat, self._left)
+            items += self._ask(repeat)
+            self._left -= repeat
         return items
 
-    def _ask(self) -> None:
+    def _ask(self, repeat: int) -> list[Item]:
+        """A new point: all its items at once, so that they are recorded together or not at all."""
+        number, row, content = self._point()
+        while content in self._known:  # It waits since an earlier session.
+            self._search.tell(number, None)
+            number, row, content = self._point()
+        trial = _Trial(number, repeat)
+        items = [make_item(self._seq + i, self._columns, row, content, 0) for i in range(repeat)]
+        self._trials.update((item.id, trial) for item in items)
+        self._seq += repeat
+        return items
+
+    def _point(self) -> tuple[int, list[Cell], str]:
         number, params = self._search.ask()
         row = [self._texts[name].get(_key(params[name])) or Cell.of(params[name]) for name in self._columns]
-        content = content_of(self._columns, row)
-        trial = _Trial(number, self._repeat)
-        for _ in range(self._repeat):
-            item = make_item(self._seq, self._columns, row, content, 0)
-            self._trials[item.id] = trial
-            self._backlog.append(item)
-            self._seq += 1
+        return number, row, content_of(self._columns, row)
 
     def _trial(self, item: Item) -> _Trial:
         """The trial of an item; one from an earlier session is asked for again, with its own parameters."""

@@ -1,0 +1,109 @@
+"""A sweep as a pool sees it: `prepare` turns a checked spec into a job that can be run."""
+
+from __future__ import annotations
+
+import math
+import os
+
+from shoal.errors import several
+from shoal.model import Factory, Item, Need, Node, Plan
+from shoal.model.profile import Profile
+from shoal.shape.pool import Policy, Source
+from shoal.spec import Sweep
+from shoal.work.job import Past
+from shoal.work.sweep.items import digest
+from shoal.work.sweep.rows import GridRows, Rows, RowSource, TableRows
+
+FUNCTION_TRIAL = "shoal.work.sweep.trial:FunctionTrial"
+COMMAND_TRIAL = "shoal.work.sweep.trial:CommandTrial"
+
+
+def prepare(spec: Sweep, *, limit: int | None = None, pickle: str | None = None) -> SweepJob:
+    """Check everything that can be known to be wrong, all at once. `pickle` is a function sent by value."""
+    from shoal.work.sweep.checking import check
+
+    rows = _rows(spec)
+    problems = check(spec, rows.columns if rows is not None else tuple(spec.trials.search or ()), pickle)
+    if problems:
+        raise several(problems)
+    return SweepJob(spec, rows, limit, pickle)
+
+
+def _rows(spec: Sweep) -> Rows | None:
+    """The trials that are written down; None for a search."""
+    trials = spec.trials
+    if trials.table is not None:
+        from shoal.work.sweep.table import open_table
+
+        return TableRows(open_table(os.path.join(spec.folder, trials.table)), trials.repeat)
+    return GridRows(trials.grid, trials.repeat) if trials.grid is not None else None
+
+
+class SweepJob:
+    """A `PoolJob`: what a sweep asks of a pool."""
+
+    kind = "sweep"
+
+    def __init__(self, spec: Sweep, rows: Rows | None, limit: int | None, pickle: str | None) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.rows = rows
+        self.limit = limit
+        self.factory = _factory(spec, pickle)
+        self.need = Need(
+            cpu=float(spec.resources.cpu),
+            gpu=math.ceil(spec.resources.gpu),
+            memory_bytes=spec.resources.memory_bytes or 0,
+            labels=spec.placement.labels,
+            node=spec.placement.node,
+        )
+        limits = spec.limits
+        self.policy = Policy(
+            retries=limits.retries,
+            timeout_s=limits.timeout_s,
+            concurrent=limits.concurrent,
+            stop_after=limits.stop_after,
+        )
+        self.failures = limits.failures
+        self._contents: dict[str, int] | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        parts = (self.kind, self.spec.run.command, self.spec.run.function, self.need.cpu, self.need.gpu)
+        return digest(repr(parts))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.rows.columns if self.rows is not None else tuple(self.spec.trials.search or ())
+
+    def total(self) -> int | None:
+        count = self.rows.count if self.rows is not None else self.spec.trials.count or 0
+        total = count * self.spec.trials.repeat
+        return total if self.limit is None else min(total, self.limit)
+
+    def source(self, past: Past) -> Source:
+        if self.rows is not None:
+            return RowSource(self.rows, past, self.limit)
+        from shoal.work.sweep.searching import SearchSource
+
+        return SearchSource(self.spec.trials, self.spec.objective, past, self.limit)
+
+    def still_wanted(self, item: Item) -> bool:
+        if self.rows is None:
+            return True
+        if self._contents is None:
+            self._contents = self.rows.contents()
+        return item.occurrence < self._contents.get(item.content, 0)
+
+    def plan(self, nodes: list[Node], capacity: int, profile: Profile | None) -> Plan:
+        from shoal.work.sweep.planning import plan
+
+        return plan(self, nodes, capacity, profile)
+
+
+def _factory(spec: Sweep, pickle: str | None) -> Factory:
+    if spec.run.command is not None:
+        arguments = {"command": spec.run.command, "metrics": dict(spec.metrics)}
+        return Factory(COMMAND_TRIAL, arguments, dict(spec.env), spec.folder)
+    function = {"pickle": pickle} if pickle is not None else {"function": spec.run.function}
+    return Factory(FUNCTION_TRIAL, function, dict(spec.env), spec.folder)

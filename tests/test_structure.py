@@ -1,0 +1,128 @@
+"""The shape of the code base: what the house style asks for and no linter checks."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import shoal
+import shoal.errors
+from shoal.errors import Problem, ShoalError, SpecError
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "shoal"
+MODULES = sorted(SOURCE.rglob("*.py"))
+PACKAGES = sorted(path.parent.relative_to(SOURCE) for path in SOURCE.rglob("*/__init__.py"))
+LONGEST = 400
+VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
+
+TESTS_OF_THE_WHOLE = {"bench", "docs", "examples", "faults"}
+"""Folders of tests that mirror no package: they test programs, pages, and everything together."""
+TESTED_ELSEWHERE = {"cluster", "model", "testing"}
+"""Packages without a folder of tests: values and small readers that the tests of others use all the time."""
+
+THE_WORLD = {"environ", "getenv", "getcwd", "urandom", "fork", "posix_spawn", "system", "popen"}
+"""Of `os`: what only some layers may touch. Imports of `time`, `random`, `subprocess` are import-linter's to find."""
+MAY_TOUCH_THE_WORLD = ("engine/", "cluster/", "cli/", "testing/", "files.py")
+IN_WORKERS = {"work/sweep/trial.py"}
+"""Runs in a worker only, and sets up the environment of the user's program there."""
+
+
+def name(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_a_module_opens_with_what_it_is_and_is_not_too_long(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert ast.get_docstring(ast.parse(text)), "no docstring"
+    lines = text.count("\n")
+    assert lines <= LONGEST, "too long: split it by idea"
+    assert path.stem not in VAGUE, "name the idea"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_only_some_layers_touch_the_environment_and_the_clock(path: Path) -> None:
+    if name(path).startswith(MAY_TOUCH_THE_WORLD) or name(path) in IN_WORKERS:
+        return
+    assert sorted(world(ast.parse(path.read_text(encoding="utf-8")))) == []
+
+
+def world(tree: ast.AST) -> Iterator[str]:
+    """What a module does that depends on where and when it runs."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id == "os" and node.attr in THE_WORLD:
+                yield f"line {node.lineno}: os.{node.attr}"
+            if node.value.id in ("datetime", "date") and node.attr in ("now", "utcnow", "today"):
+                yield f"line {node.lineno}: {node.value.id}.{node.attr}"
+
+
+def test_every_public_name_is_there() -> None:
+    assert sorted(shoal.__all__) == dir(shoal)
+    for each in shoal.__all__:
+        assert getattr(shoal, each) is not None
+    assert not hasattr(shoal, "nonsense")
+
+
+def all_errors(of: type[ShoalError] = ShoalError) -> Iterator[type[ShoalError]]:
+    yield of
+    for each in of.__subclasses__():
+        yield from all_errors(each)
+
+
+@pytest.mark.parametrize("kind", list(all_errors()), ids=lambda kind: kind.__name__)
+def test_an_error_crosses_processes_with_its_hint(kind: type[ShoalError]) -> None:
+    error = kind("It broke.", hint="Mend it.")
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.hint) == (kind, "It broke.", "Mend it.")
+    assert again.exit_code in (1, 2, 3)
+
+
+def test_the_problems_of_an_error_cross_processes() -> None:
+    error = SpecError("Two problems.", problems=[Problem("a", "b"), Problem("c")])
+    assert pickle.loads(pickle.dumps(error)).problems == (("a", "b"), ("c", None))
+
+
+def test_the_tree_of_errors_is_drawn_as_it_is() -> None:
+    drawn = re.findall(r"^[│├└─ ]*(\w+) .*exit (\d)$", shoal.errors.__doc__ or "", re.MULTILINE)
+    defined = {kind.__name__: kind.exit_code for kind in all_errors() if kind is not ShoalError}
+    assert {each: int(code) for each, code in drawn} == defined
+
+
+def test_the_tests_mirror_the_source() -> None:
+    tests = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
+    known = {Path(), *PACKAGES, *map(Path, TESTS_OF_THE_WHOLE)}
+    assert tests <= known, "a folder of tests that mirrors no package"
+    tested = {path.parts[0] for path in tests if path.parts}
+    assert {path.parts[0] for path in PACKAGES} - tested <= TESTED_ELSEWHERE, "a package without tests"
+
+
+def test_the_architecture_page_names_every_package_and_nothing_else() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\| `([\w/.]+)` \|", page, re.MULTILINE)
+    packages = [f"{path.as_posix()}/" for path in PACKAGES]
+    modules = [path.name for path in SOURCE.glob("*.py") if not path.name.startswith("__")]
+    assert sorted(lines) == sorted([*packages, *modules])
+    for mentioned in re.findall(r"`([a-z_]+(?:/[a-z_.]+)+)`", page):
+        assert any((base / mentioned).exists() for base in (SOURCE, ROOT)), f"there is no {mentioned}"
+
+
+def test_the_command_line_page_has_every_command() -> None:
+    from shoal.cli import COMMANDS
+
+    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^## `shoal (\w+)", page, re.MULTILINE)) == sorted(COMMANDS)
+
+
+def test_the_changelog_has_the_version() -> None:
+    first = re.search(
+        r"^## \[?([0-9][\w.]*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert first is not None
+    assert first[1] == shoal.__version__
