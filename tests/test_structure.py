@@ -29,7 +29,6 @@ TESTED_ELSEWHERE = {"cluster", "model", "testing"}
 THE_WORLD = {"environ", "getenv", "getcwd", "urandom", "fork", "posix_spawn", "system", "popen"}
 """Of `os`: what only some layers may touch. Imports of `time`, `random`, `subprocess` are import-linter's to find."""
 MAY_TOUCH_THE_WORLD = ("engine/", "cluster/", "cli/", "testing/", "files.py")
-IN_WORKERS = {"work/sweep/trial.py"}
 """Runs in a worker only, and sets up the environment of the user's program there."""
 
 
@@ -48,7 +47,7 @@ def test_a_module_opens_with_what_it_is_and_is_not_too_long(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=name)
 def test_only_some_layers_touch_the_environment_and_the_clock(path: Path) -> None:
-    if name(path).startswith(MAY_TOUCH_THE_WORLD) or name(path) in IN_WORKERS:
+    if name(path).startswith(MAY_TOUCH_THE_WORLD):
         return
     assert sorted(world(ast.parse(path.read_text(encoding="utf-8")))) == []
 

@@ -14,7 +14,7 @@ ShoalError
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
 class ShoalError(Exception):
@@ -25,23 +25,15 @@ class ShoalError(Exception):
     def __init__(self, message: str = "", *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            self.add_note(hint)  # Python shows it under the message, where nobody catches the error.
 
 
-class Problem(tuple[str, str | None]):
+class Problem(NamedTuple):
     """One thing that is wrong in a request: the sentence, and the hint beside it."""
 
-    __slots__ = ()
-
-    def __new__(cls, message: str, hint: str | None = None) -> Problem:
-        return super().__new__(cls, (message, hint))
-
-    @property
-    def message(self) -> str:
-        return self[0]
-
-    @property
-    def hint(self) -> str | None:
-        return self[1]
+    message: str
+    hint: str | None = None
 
 
 class SpecError(ShoalError):

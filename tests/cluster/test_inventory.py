@@ -22,10 +22,11 @@ def test_this_machine_has_what_the_system_says() -> None:
 def test_gpus_are_those_that_are_visible(monkeypatch: pytest.MonkeyPatch) -> None:
     inventory.gpus.cache_clear()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2,5")
-    assert inventory.gpus() == 3
+    assert inventory.gpus() == ("0", "2", "5")
+    assert inventory.this_machine().gpu == 3
     inventory.gpus.cache_clear()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert inventory.gpus() == 0
+    assert inventory.gpus() == ()
     inventory.gpus.cache_clear()
 
 

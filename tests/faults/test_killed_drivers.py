@@ -11,7 +11,7 @@ import pytest
 
 TRIALS = 800
 KILLS = 20
-UNRECORDED_S = 1.5
+UNRECORDED_S = 1.0
 """About a second of work may have ended without being recorded when the driver was killed."""
 SEED = 20
 

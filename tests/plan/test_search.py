@@ -106,3 +106,19 @@ def test_asking_says_nothing_on_standard_error() -> None:
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_asha_keeps_the_best_of_many_trials_in_flight() -> None:
+    """Eight curves side by side; the one that leads at every step must never be pruned."""
+    search = Search({"x": Range("float", 0.0, 1.0)}, goal="max", sampler="random", pruner="asha", seed=1)
+    for _ in range(4):
+        flying = {search.ask()[0]: quality for quality in range(8)}
+        best = max(flying, key=lambda number: flying[number])
+        for step in range(1, 20):
+            for number in list(flying):
+                if search.report(number, step, flying[number] + step * 0.1):
+                    assert number != best
+                    search.tell(number, None, pruned=True)
+                    del flying[number]
+        for number, quality in flying.items():
+            search.tell(number, quality + 2.0)

@@ -106,7 +106,10 @@ def _plain_rows(rows: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]
         raise SpecError("There are no rows.", hint="Each row is a dict of arguments: one trial.")
     reserved = sorted(set(specs.RESERVED) & {name for row in plain for name in row})
     if reserved:
-        raise SpecError(f"Reserved names cannot be parameters: {', '.join(reserved)}.", hint="Rename them.")
+        raise SpecError(
+            f"Reserved names cannot be parameters: {', '.join(reserved)}.",
+            hint=f"Rename them, for example to my_{reserved[0]}.",
+        )
     return plain
 
 

@@ -171,7 +171,7 @@ class Session:
                         continue
 
     def _learn(self, now: float) -> None:
-        measured = {content: seconds for content, _, seconds, _ in self.store.durations() if content}
+        measured = [(content, seconds) for content, _, seconds, _ in self.store.durations() if content]
         if measured:
             uses = self._pool.worker_uses()
             startup = sum(use.startup_s for use in uses) / len(uses) if uses else 0.0

@@ -11,7 +11,8 @@ from shoal.model import Node
 
 def this_machine() -> Node:
     """This machine as a node, within the limits that a container or a batch system set for this process."""
-    return Node(_host(), cpus(), memory_bytes(), gpus(), {})
+    devices = gpus()
+    return Node(_host(), cpus(), memory_bytes(), len(devices), {}, devices=devices)
 
 
 def _host() -> str:
@@ -50,14 +51,14 @@ def memory_bytes() -> int:
 
 
 @cache
-def gpus() -> int:
-    """NVIDIA GPUs that are visible here; 0 where there is no driver."""
+def gpus() -> tuple[str, ...]:
+    """The NVIDIA GPUs that are visible here, by the names that CUDA_VISIBLE_DEVICES takes."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return len([device for device in visible.split(",") if device.strip() and device.strip() != "-1"])
+        return tuple(name for device in visible.split(",") if (name := device.strip()) and name != "-1")
     if sys.platform != "linux" or not os.path.isdir("/proc/driver/nvidia/gpus"):
-        return 0
-    return len(os.listdir("/proc/driver/nvidia/gpus"))
+        return ()
+    return tuple(str(index) for index in range(len(os.listdir("/proc/driver/nvidia/gpus"))))
 
 
 def _read(path: str) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from shoal.errors import CannotPlace
 from shoal.model import Need, Node, Place
 
-CPU_SLACK = 1e-6
+SLACK = 1e-6
 
 
 class Room:
@@ -19,23 +19,37 @@ class Room:
         self.node = node
         self.cpu = node.cpu
         self.memory_bytes = node.memory_bytes
-        self.devices = [str(index) for index in range(node.gpu)]
+        names = node.devices or tuple(str(index) for index in range(node.gpu))
+        self.devices = dict.fromkeys(names, 1.0)
+        """How much of each GPU is free."""
 
     def fits(self, need: Need) -> bool:
         return (
             need.refusal(self.node) is None
-            and need.cpu <= self.cpu + CPU_SLACK
+            and need.cpu <= self.cpu + SLACK
             and need.memory_bytes <= self.memory_bytes
-            and need.gpu <= len(self.devices)
+            and self._choose(need) is not None
         )
 
     def take(self, need: Need, devices: Sequence[str] | None = None) -> tuple[str, ...]:
         """Book a need here; the devices it got."""
-        taken = tuple(self.devices[: need.gpu]) if devices is None else tuple(devices)
+        taken = (self._choose(need) or ()) if devices is None else tuple(devices)
         self.cpu -= need.cpu
         self.memory_bytes -= need.memory_bytes
-        self.devices = [device for device in self.devices if device not in taken]
+        for device in taken:
+            if device in self.devices:
+                self.devices[device] -= min(1.0, need.gpu)
         return taken
+
+    def _choose(self, need: Need) -> tuple[str, ...] | None:
+        """Devices for a need: whole ones that nobody has a share of, or the fullest that has a share left."""
+        if need.gpu <= 0:
+            return ()
+        if need.gpu < 1:
+            sharing = [name for name, free in self.devices.items() if free >= need.gpu - SLACK]
+            return (min(sharing, key=lambda name: self.devices[name]),) if sharing else None
+        whole = [name for name, free in self.devices.items() if free >= 1.0 - SLACK]
+        return tuple(whole[: int(need.gpu)]) if len(whole) >= need.gpu else None
 
 
 def rooms(nodes: Iterable[Node], held: Iterable[Place] = ()) -> dict[str, Room]:
@@ -72,9 +86,9 @@ def capacity(need: Need, nodes: Iterable[Node]) -> int:
 def _copies(need: Need, node: Node) -> int:
     limits = [10_000.0]
     if need.cpu > 0:
-        limits.append((node.cpu + CPU_SLACK) / need.cpu)
+        limits.append((node.cpu + SLACK) / need.cpu)
     if need.gpu > 0:
-        limits.append(node.gpu / need.gpu)
+        limits.append(node.gpu / need.gpu if need.gpu >= 1 else node.gpu * int((1 + SLACK) / need.gpu))
     if need.memory_bytes > 0:
         limits.append(node.memory_bytes / need.memory_bytes)
     return int(min(limits))

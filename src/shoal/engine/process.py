@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ POLL_S = 0.1
 """How often the reports of a running command are looked at."""
 TERM_S = 3.0
 """Between asking a command to end and ending it."""
+PYTHONS = ("python", "python3")
 TAIL_BYTES = 2000
 
 
@@ -71,9 +73,16 @@ def _run(arguments: Sequence[str], bell: _Bell, reports: ReportFile, work: Work)
     return child.returncode
 
 
+def find_python_first() -> None:
+    """`python`, in a command or in a script it starts, is the interpreter that runs Shoal."""
+    folder = os.path.dirname(sys.executable)
+    os.environ["PATH"] = folder + os.pathsep + os.environ.get("PATH", os.defpath)
+
+
 def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    program = sys.executable if arguments[0] in PYTHONS else arguments[0]
     try:
-        return subprocess.Popen(arguments, process_group=0)
+        return subprocess.Popen([program, *arguments[1:]], process_group=0)
     except FileNotFoundError:
         raise Failed(f"command not found: {arguments[0]}") from None
     except PermissionError:

@@ -24,6 +24,11 @@ def set_current(work: Work | None) -> None:
     _current = work
 
 
+def report_directly() -> None:
+    """Functions in this process, and what they start, report through it: there is no file to write to."""
+    os.environ.pop(REPORT_VARIABLE, None)
+
+
 def report(*, step: int | None = None, **metrics: Any) -> None:
     """Record metrics of the running item: `report(accuracy=0.9)`, or with `step=3` for a curve and for pruning.
 

@@ -16,13 +16,16 @@ class Node(NamedTuple):
     labels: Mapping[str, str] = {}
     speed: float = 1.0
     """Relative to a reference machine: 2.0 does the same work in half the time."""
+    devices: tuple[str, ...] = ()
+    """What its GPUs are called, where that is not 0, 1, 2 and so on."""
 
 
 class Need(NamedTuple):
     """What one worker asks for."""
 
     cpu: float = 1.0
-    gpu: int = 0
+    gpu: float = 0
+    """Whole GPUs, or below 1 a share of one."""
     memory_bytes: int = 0
     labels: Mapping[str, str] = {}
     node: str | None = None
@@ -37,7 +40,7 @@ class Need(NamedTuple):
         if self.cpu > node.cpu:
             return f"{node.host}: has {node.cpu:g} CPU, needs {self.cpu:g}"
         if self.gpu > node.gpu:
-            return f"{node.host}: has {node.gpu} GPU, needs {self.gpu}"
+            return f"{node.host}: has {node.gpu} GPU, needs {self.gpu:g}"
         if self.memory_bytes > node.memory_bytes:
             return f"{node.host}: has {node.memory_bytes >> 20} MiB memory, needs {self.memory_bytes >> 20}"
         return None
@@ -50,4 +53,4 @@ class Place(NamedTuple):
     host: str
     need: Need
     devices: tuple[str, ...] = ()
-    """The GPUs that this worker, and no other, may see."""
+    """The GPUs that this worker may see: its own, or the one it has a share of."""

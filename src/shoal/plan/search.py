@@ -143,7 +143,9 @@ def _values(name: str, range_: Range) -> list[Any]:
 
 def _pruner(name: str) -> optuna.pruners.BasePruner:
     if name == "asha":
-        return optuna.pruners.SuccessiveHalvingPruner()
+        # The first rung has to be fixed: found out from the first trial that ends, it comes after trials in flight
+        # have passed it, and prunes them for what they had at other steps.
+        return optuna.pruners.SuccessiveHalvingPruner(min_resource=1)
     if name == "median":
         return optuna.pruners.MedianPruner()
     return optuna.pruners.NopPruner()

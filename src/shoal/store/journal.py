@@ -250,7 +250,8 @@ class SqliteJournal:
     def _consider(self, seq: int, value: float | int | None) -> None:
         if value is None:
             return
-        if self._best is None or (value > self._best[1] if self._goal == "max" else value < self._best[1]):
+        sign = -1 if self._goal == "max" else 1
+        if self._best is None or (sign * value, seq) < (sign * self._best[1], self._best[0]):
             self._best = [seq, value]
 
 

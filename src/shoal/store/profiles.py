@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from shoal.model.profile import Profile
 from shoal.store.disposable import changing, ignoring_trouble, reading
@@ -29,15 +29,16 @@ def remember(
     home: str,
     fingerprint: str,
     node_kind: str,
-    seconds: Mapping[str, float],
+    measured: Sequence[tuple[str, float]],
     *,
     now: float,
     startup_s: float | None = None,
 ) -> None:
-    """Add the durations that a run measured, by content. One measured before becomes the mean of both."""
+    """Add the durations that a run measured, each with its content; a content measured again becomes a mean."""
+    seconds = _means(measured)
     key = (fingerprint, node_kind)
     with ignoring_trouble(), changing(os.path.join(home, "profiles.db"), _TABLES) as connection:
-        _merge_overall(connection, key, list(seconds.values()), startup_s, now)
+        _merge_overall(connection, key, [each for _, each in measured], startup_s, now)
         newest = list(seconds.items())[-MAX_CONTENTS:]
         connection.executemany(
             "INSERT INTO durations VALUES(?,?,?,?,?) ON CONFLICT DO UPDATE SET"
@@ -71,6 +72,14 @@ def recall(home: str, fingerprint: str, node_kind: str | None = None) -> Profile
             known = dict(durations.fetchall())
             return Profile(fingerprint, kind, measured, mean, variance, startup_s, known)
     return None
+
+
+def _means(measured: Sequence[tuple[str, float]]) -> dict[str, float]:
+    sums: dict[str, tuple[float, int]] = {}
+    for content, seconds in measured:
+        total, count = sums.get(content, (0.0, 0))
+        sums[content] = (total + seconds, count + 1)
+    return {content: total / count for content, (total, count) in sums.items()}
 
 
 def _merge_overall(

@@ -35,7 +35,8 @@ def number(value: Any) -> str:
 def parameters(params: Mapping[str, Any], longest: int = 60) -> str:
     """`lr=0.1 model=2`."""
     return shortened(
-        " ".join(f"{printable(name)}={number(value)}" for name, value in params.items()), longest
+        " ".join(f"{printable(name)}={number(value)}" for name, value in params.items() if value is not None),
+        longest,
     )
 
 

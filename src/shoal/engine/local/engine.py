@@ -155,7 +155,7 @@ class LocalEngine:
     def _recall_surplus(self, owed: float, now: float) -> None:
         leaving = sum(worker.place.need.cpu for worker in self._workers.values() if worker.recalled)
         for worker in reversed(list(self._workers.values())):
-            if owed - leaving < worker.place.need.cpu - fitting.CPU_SLACK or worker.recalled:
+            if owed - leaving < worker.place.need.cpu - fitting.SLACK or worker.recalled:
                 continue
             worker.recalled = True
             leaving += worker.place.need.cpu

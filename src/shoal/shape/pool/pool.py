@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from shoal.engine.base import Engine
-from shoal.errors import StoreError
 from shoal.model import (
     Event,
     Factory,
@@ -32,6 +31,8 @@ from shoal.shape.journal import Journal
 from shoal.shape.pool.crew import Crew, Flight, Member
 from shoal.shape.pool.progress import Meter, look
 from shoal.shape.pool.ready import ReadyQueue
+from shoal.shape.pool.recording import Recording
+from shoal.shape.pool.supply import PLENTY, Supply
 from shoal.shape.pool.values import Ended, Policy, Progress, Source, Watcher, WorkerUse
 from shoal.units import format_seconds
 
@@ -43,10 +44,6 @@ START_S = 600.0
 """A worker that is not ready after so long (an import that hangs) is killed, and counts as one that failed."""
 IDLE_S = 1.0
 """A worker with nothing to do this long is let go."""
-PLENTY = 10_000
-"""So many waiting items are enough to choose the longest from."""
-STORE_PATIENCE_S = 20.0
-"""How long a store that cannot record (a full disk) is tried again before the run ends."""
 
 
 class Pool:
@@ -69,26 +66,23 @@ class Pool:
         durations: Durations | None = None,
         watcher: Watcher | None = None,
     ) -> None:
+        now = engine.now()
         self._engine = engine
         self._journal = journal
         self._source = source
         self._policy = policy
-        self._resumed = resumed
         self._durations = durations if durations is not None else Durations()
         self._watcher = watcher
         self._crew = Crew(engine, factory, need, policy.concurrent)
         self._ready = ReadyQueue(self._durations.expect)
+        self._recording = Recording(journal, policy.commit_s, watcher, now)
+        self._supply = Supply(source, resumed, self._ready, self._recording)
         self._flights: dict[int, Flight] = {}
-        now = engine.now()
         self._meter = Meter(now)
-        self._undurable: list[Ended] = []
-        self._dirty = False
-        self._next_commit = now
         self._next_look = now
         self._next_order = 1
-        self._commit_failing_since: float | None = None
-        self._stopping = False
         self._kill_at: float | None = None
+        self._stopping = False
         self.fenced = 0
         """Answers that came too late, and were dropped."""
         self.stopped_by_failures = False
@@ -115,11 +109,10 @@ class Pool:
         """One turn of the loop, waiting no longer than `most_s`; False when everything is over."""
         if self._over():
             self._begin_to_wind_up()
-            if not self._crew.members and not self._dirty:
+            if not self._crew.members and not self._recording.dirty:
                 self._tell_moment()
                 return False
         else:
-            self._refill()
             self._feed_all()
         self._hear(self._engine.wait(min(most_s, self._patience())))
         self._look()
@@ -147,34 +140,7 @@ class Pool:
             return False
         if self._stopping:
             return True
-        return self._exhausted() and not self._ready and not self._ready.delayed
-
-    def _exhausted(self) -> bool:
-        return self._resumed is None and self._source.finished()
-
-    def _refill(self) -> None:
-        """Have enough waiting items to choose from; what is new is recorded before it can be handed out."""
-        if self._stopping or len(self._ready) >= PLENTY:
-            return
-        if self._resumed is not None:
-            self._refill_resumed()
-            return
-        hungry = self._hungry()
-        if hungry > 0 and not self._source.finished():
-            items = self._source.take(hungry)
-            if items:
-                self._journal.add(items)
-                self._dirty = True
-                for item in items:
-                    self._ready.push(item)
-
-    def _refill_resumed(self) -> None:
-        assert self._resumed is not None
-        for item in self._resumed:
-            self._ready.push(item)
-            if len(self._ready) >= PLENTY:
-                return
-        self._resumed = None
+        return self._supply.exhausted() and not self._ready and not self._ready.delayed
 
     def _hungry(self) -> int:
         """How many more items the workers could be given now, counting those that do not exist yet."""
@@ -184,8 +150,9 @@ class Pool:
         return workers * each - len(self._ready) - len(self._flights) - self._ready.delayed
 
     def _feed_all(self) -> None:
-        if self._stopping or self._commit_failing_since is not None:
+        if self._stopping or self._recording.failing:
             return
+        self._supply.refill(self._hungry())
         now = self._engine.now()
         self._ready.wake(now)
         self._reorder()
@@ -195,7 +162,7 @@ class Pool:
             if not self._ready:
                 break
             self._feed(member, len(members))
-        if not self._ready and self._exhausted():
+        if not self._ready and self._supply.exhausted():
             self._let_idle_go(members, now)
 
     def _reorder(self) -> None:
@@ -239,13 +206,8 @@ class Pool:
     # Hearing.
 
     def _patience(self) -> float:
-        until = self._next_look
-        if self._dirty:
-            until = min(until, self._next_commit)
-        wake = self._ready.next_wake()
-        if wake is not None:
-            until = min(until, wake)
-        return max(0.0, until - self._engine.now())
+        moments = (self._next_look, self._recording.due(), self._ready.next_wake())
+        return max(0.0, min(moment for moment in moments if moment is not None) - self._engine.now())
 
     def _hear(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -271,7 +233,7 @@ class Pool:
         member.current = flight
         self._crew.start_failures = 0
         self._journal.started(event.seq, event.attempt, member.node, event.at, event.log)
-        self._dirty = True
+        self._recording.dirty = True
         if self._stopping:
             self._cancel(flight, "stopped", "the run was stopped")
 
@@ -280,7 +242,7 @@ class Pool:
         if flight is None:
             return
         self._journal.progressed(event.seq, event.attempt, event.at, event.metrics, event.step)
-        self._dirty = True
+        self._recording.dirty = True
         why = self._source.progressed(flight.item, event.metrics, event.step)
         if why is not None and flight.cancelled is None:
             self._cancel(flight, "pruned", why)
@@ -339,7 +301,7 @@ class Pool:
                 self._wait_again(flight)
             elif event.cause == "node":
                 self._journal.requeued(flight.item.seq, flight.attempt, flight.item.used, event.why)
-                self._dirty = True
+                self._recording.dirty = True
                 self._wait_again(flight)
             else:
                 self._conclude(flight, self._crash(flight, event))
@@ -355,7 +317,7 @@ class Pool:
     def _conclude(self, flight: Flight, outcome: Outcome) -> None:
         item = flight.item
         used = item.used if outcome.state == "stopped" else item.used + 1
-        self._dirty = True
+        self._recording.dirty = True
         if outcome.state == "failed" and used <= self._policy.retries:
             self._retry(flight, used, outcome.error)
             return
@@ -365,7 +327,7 @@ class Pool:
         if outcome.state == "done":
             self._durations.tell(item.content, item.params, outcome.seconds)
         self._source.ended(item, outcome)
-        self._undurable.append(Ended(item, flight.worker.node, started, outcome))
+        self._recording.add(Ended(item, flight.worker.node, started, outcome))
         failures = self._policy.stop_after
         if failures is not None and self._meter.counts["failed"] >= failures and not self._stopping:
             self.stopped_by_failures = True
@@ -387,8 +349,7 @@ class Pool:
 
     def _look(self) -> None:
         now = self._engine.now()
-        if self._dirty and now >= self._next_commit:
-            self._commit(now)
+        self._recording.commit_if_due(now)
         if now < self._next_look:
             return
         self._next_look = now + LOOK_S
@@ -416,29 +377,11 @@ class Pool:
         if ran > STUCK_S and len(member.flights) > 1:
             self._crew.recall(member)
 
-    def _commit(self, now: float) -> None:
-        self._next_commit = now + self._policy.commit_s
-        try:
-            self._journal.commit()
-        except StoreError:
-            if self._commit_failing_since is None:
-                self._commit_failing_since = now
-            elif now - self._commit_failing_since > STORE_PATIENCE_S:
-                raise
-            return
-        self._commit_failing_since = None
-        self._dirty = False
-        if self._undurable:
-            durable, self._undurable = self._undurable, []
-            if self._watcher is not None:
-                self._watcher.durable(durable)
-
     def _begin_to_wind_up(self) -> None:
         """Everything has ended: make it durable, then let the workers go; those that do not go are killed."""
         now = self._engine.now()
-        if self._dirty and (self._commit_failing_since is None or now >= self._next_commit):
-            self._commit(now)
-        if self._dirty:
+        self._recording.commit_if_due(now, at_once=True)
+        if self._recording.dirty:
             return
         self._crew.abandon_reservations()
         if self._kill_at is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 
 from shoal.errors import several
@@ -52,7 +51,7 @@ class SweepJob:
         self.factory = _factory(spec, pickle)
         self.need = Need(
             cpu=float(spec.resources.cpu),
-            gpu=math.ceil(spec.resources.gpu),
+            gpu=spec.resources.gpu,
             memory_bytes=spec.resources.memory_bytes or 0,
             labels=spec.placement.labels,
             node=spec.placement.node,

@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from shoal.engine.process import run_command
-from shoal.engine.reporting import REPORT_VARIABLE
+from shoal.engine.process import find_python_first, run_command
+from shoal.engine.reporting import report_directly
 from shoal.engine.runner import Work
 from shoal.spec.cell import Cell, text_of
 from shoal.spec.command import fill, template
@@ -24,7 +23,7 @@ class FunctionTrial:
     """Calls a function with the row as keyword arguments."""
 
     def __init__(self, function: str | None = None, pickle: str | None = None) -> None:
-        os.environ.pop(REPORT_VARIABLE, None)  # A function reports directly.
+        report_directly()
         self._folder = os.getcwd()
         self._function = _import(function) if function is not None else _unpickle(str(pickle))
 
@@ -60,13 +59,10 @@ class CommandTrial:
     def __init__(self, command: str, metrics: Mapping[str, str]) -> None:
         self._arguments = template(command)
         self._patterns = {name: re.compile(pattern, re.MULTILINE) for name, pattern in metrics.items()}
-        folder = os.path.dirname(sys.executable)
-        os.environ["PATH"] = folder + os.pathsep + os.environ.get("PATH", os.defpath)
+        find_python_first()
 
     def run(self, work: Work) -> Mapping[str, Any] | None:
         arguments = fill(self._arguments, _cells(work))
-        if arguments[0] in ("python", "python3"):
-            arguments[0] = sys.executable
         log_start = os.lseek(work.log_fd, 0, os.SEEK_END)
         run_command(arguments, work)
         return find_metrics(self._patterns, work.log_fd, log_start)
