@@ -31,6 +31,7 @@ class Harness:
     def __init__(self, emit: Callable[[Sequence[messages.Message]], None], folder: str, log_fd: int) -> None:
         self._emit = emit
         self._log_fd = log_fd
+        self._home = os.getcwd()
         self._queue: deque[messages.Entry] = deque()
         self._changed = threading.Condition()
         self._ending = False
@@ -101,6 +102,7 @@ class Harness:
         work = Work(seq, attempt, item, params, texts, report=self._reporter(seq, attempt, last))
         work.folder = self._items.enter(item)
         work.log_fd = self._log_fd
+        os.chdir(self._home)  # An earlier item may have gone elsewhere.
         environment = os.environ
         environment["SHOAL_ITEM"] = item
         environment["SHOAL_ATTEMPT"] = str(attempt)

@@ -16,8 +16,8 @@ from shoal.model import Node, Outcome
 from shoal.model.profile import Profile
 from shoal.spec import Cell
 from shoal.work.job import Past
-from shoal.work.sweep.job import SweepJob, prepare
 from shoal.work.sweep.items import content_of
+from shoal.work.sweep.job import SweepJob, prepare
 from shoal.work.sweep.rows import Rows, RowSource
 
 NODES = [Node("a", 2, 1 << 30)]

@@ -24,11 +24,9 @@ class FunctionTrial:
 
     def __init__(self, function: str | None = None, pickle: str | None = None) -> None:
         report_directly()
-        self._folder = os.getcwd()
         self._function = _import(function) if function is not None else _unpickle(str(pickle))
 
     def run(self, work: Work) -> Mapping[str, Any] | None:
-        os.chdir(self._folder)  # An earlier trial may have gone elsewhere.
         metrics: Mapping[str, Any] | None = self._function(**work.params)
         return metrics
 
