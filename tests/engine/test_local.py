@@ -16,7 +16,7 @@ import pytest
 
 from shoal.engine.base import Engine
 from shoal.engine.local.engine import LocalEngine
-from shoal.model import Factory, Item, ItemEnded, Need, Node, WorkerLost, WorkerReady
+from shoal.model import Factory, Item, ItemEnded, ItemStarted, Need, Node, WorkerLost, WorkerReady
 from shoal.testing import EngineContract, collect
 from shoal.testing.events import heard, of
 
@@ -52,6 +52,12 @@ class Orphans:
             time.sleep(0.01)
         if work.params.get("stay"):
             time.sleep(100)
+        os._exit(5)
+
+class Leave:
+    def run(self, work):
+        while not os.path.exists(work.params["when"]):
+            time.sleep(0.01)
         os._exit(5)
 
 class Hoard:
@@ -186,3 +192,21 @@ def test_workers_get_as_many_threads_as_they_have_cpus(engine: LocalEngine, runn
     engine.submit(engine.spawn(Factory("env:Env", {}, {}, str(runners)), place), [Item(1, "t1", {})])
     [ended] = of(ItemEnded, collect(engine, heard(ItemEnded), 20))
     assert ended.outcome.metrics == {"threads": os.environ.get("OMP_NUM_THREADS", "2")}
+
+
+def test_what_is_sent_to_a_worker_that_is_gone_is_dropped_until_its_end_is_heard(
+    engine: LocalEngine, runners: Path, tmp_path: Path
+) -> None:
+    worker = start(engine, runners, "Leave", [Item(1, "t1", {"when": str(tmp_path / "go")})])
+    collect(engine, heard(ItemStarted), 20)
+    [zygote] = psutil.Process().children()
+    [process] = zygote.children()
+    zygote.suspend()  # So that the end of the worker is not heard before more is sent to it.
+    (tmp_path / "go").touch()
+    wait_until(lambda: is_gone(process.pid))
+    engine.wait(0.05)
+    engine.submit(worker, [Item(2, "t2", {})])
+    engine.recall(worker)
+    zygote.resume()
+    [lost] = of(WorkerLost, collect(engine, heard(WorkerLost), 20))
+    assert (lost.cause, lost.running) == ("crash", (1, 0))

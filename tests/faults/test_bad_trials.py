@@ -334,6 +334,25 @@ def test_each_way_a_function_can_end_badly_is_recorded_and_the_others_go_on(plac
     assert {row["score"] for row in rows if row["how"] in ("ok", "fork")} == {"7"}
 
 
+def test_a_storm_of_crashes_costs_only_the_trials_that_crash(place):
+    """Workers die while more is being sent to them, over and over."""
+    place.write(
+        "f.py",
+        """
+        import os
+        def main(n):
+            if n % 4 == 1:
+                os.closerange(3, 100)
+                os._exit(9)
+            return {"n2": n * 2}
+        """,
+    )
+    numbers = list(range(1, 201))
+    rows = place.run(place.sweep("s", f"{{grid: {{n: {numbers}}}}}", "function: f:main"), code=1)
+    assert [row["state"] for row in rows] == ["failed" if number % 4 == 1 else "done" for number in numbers]
+    assert {row["attempt"] for row in rows} == {"1"}
+
+
 def test_processes_that_a_function_leaves_behind_end_with_the_run(place):
     place.write(
         "f.py",

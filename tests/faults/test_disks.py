@@ -25,9 +25,10 @@ def main(n):
 """
 IMPATIENT = """
 import sys
-import shoal.shape.pool.pool as pool
+import shoal.shape.pool.recording as recording
 from shoal.cli import main
-pool.STORE_PATIENCE_S = 1.0
+assert recording.PATIENCE_S == 20.0
+recording.PATIENCE_S = 1.0
 sys.exit(main(sys.argv[1:]))
 """
 

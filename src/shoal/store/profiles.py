@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from shoal.model.profile import Profile
 from shoal.store.disposable import changing, ignoring_trouble, reading
@@ -29,21 +29,22 @@ def remember(
     home: str,
     fingerprint: str,
     node_kind: str,
-    measured: Sequence[tuple[str, float]],
+    measured: Iterable[tuple[str, float]],
     *,
     now: float,
     startup_s: float | None = None,
 ) -> None:
     """Add the durations that a run measured, each with its content; a content measured again becomes a mean."""
-    seconds = _means(measured)
+    new = _Measured(measured)
+    if not new.count:
+        return
     key = (fingerprint, node_kind)
     with ignoring_trouble(), changing(os.path.join(home, "profiles.db"), _TABLES) as connection:
-        _merge_overall(connection, key, [each for _, each in measured], startup_s, now)
-        newest = list(seconds.items())[-MAX_CONTENTS:]
+        _merge_overall(connection, key, new, startup_s, now)
         connection.executemany(
             "INSERT INTO durations VALUES(?,?,?,?,?) ON CONFLICT DO UPDATE SET"
             " seconds=(seconds+excluded.seconds)/2, at=excluded.at",
-            [(*key, content, value, now) for content, value in newest],
+            [(*key, content, total / count, now) for content, (total, count) in new.contents.items()],
         )
         connection.execute(
             "DELETE FROM durations WHERE fingerprint=? AND node_kind=? AND content IN (SELECT content"
@@ -74,35 +75,43 @@ def recall(home: str, fingerprint: str, node_kind: str | None = None) -> Profile
     return None
 
 
-def _means(measured: Sequence[tuple[str, float]]) -> dict[str, float]:
-    sums: dict[str, tuple[float, int]] = {}
-    for content, seconds in measured:
-        total, count = sums.get(content, (0.0, 0))
-        sums[content] = (total + seconds, count + 1)
-    return {content: total / count for content, (total, count) in sums.items()}
+class _Measured:
+    """What a run measured, in one pass and little memory: count, mean, spread, and sums of some contents."""
+
+    def __init__(self, measured: Iterable[tuple[str, float]]) -> None:
+        self.count = 0
+        self.mean = 0.0
+        self.spread = 0.0
+        """The sum of squared distances from the mean (Welford)."""
+        self.contents: dict[str, tuple[float, int]] = {}
+        for content, seconds in measured:
+            self.count += 1
+            shift = seconds - self.mean
+            self.mean += shift / self.count
+            self.spread += shift * (seconds - self.mean)
+            if content in self.contents or len(self.contents) < MAX_CONTENTS:
+                total, count = self.contents.get(content, (0.0, 0))
+                self.contents[content] = (total + seconds, count + 1)
 
 
 def _merge_overall(
     connection: sqlite3.Connection,
     key: tuple[str, str],
-    new: list[float],
+    new: _Measured,
     startup_s: float | None,
     now: float,
 ) -> None:
     """Mean and variance of the old and the new measurements together (Chan's formula)."""
     query = "SELECT measured, mean, variance, startup_s FROM profiles WHERE fingerprint=? AND node_kind=?"
     count, mean, variance, startup_before = connection.execute(query, key).fetchone() or (0, 0.0, 0.0, None)
-    weight, total = min(count, _MEMORY), min(count, _MEMORY) + len(new)
-    if new:
-        new_mean = sum(new) / len(new)
-        shift = new_mean - mean
-        spread = sum((value - new_mean) ** 2 for value in new)
-        variance = (weight * variance + spread) / total + shift * shift * weight * len(new) / total**2
-        mean += shift * len(new) / total
+    weight, total = min(count, _MEMORY), min(count, _MEMORY) + new.count
+    shift = new.mean - mean
+    variance = (weight * variance + new.spread) / total + shift * shift * weight * new.count / total**2
+    mean += shift * new.count / total
     if startup_s is not None and startup_before is not None:
         startup_s = (startup_before + startup_s) / 2
     startup_s = startup_before if startup_s is None else startup_s
-    values = (*key, count + len(new), mean, variance, startup_s, now)
+    values = (*key, count + new.count, mean, variance, startup_s, now)
     connection.execute("INSERT OR REPLACE INTO profiles VALUES(?,?,?,?,?,?,?)", values)
 
 

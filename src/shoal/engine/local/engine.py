@@ -214,7 +214,7 @@ class LocalEngine:
     def _send(self, number: int, message: list[Any]) -> None:
         worker = self._workers.get(number)
         if worker is None:
-            return
+            return  # It is gone, or about to be: `WorkerLost` comes, or has come.
         worker.connection.send(message)
         if worker.connection.backlog:
             self._selector.modify(
