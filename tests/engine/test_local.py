@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from shoal.engine.base import Engine
+from shoal.engine.local import spawning
 from shoal.engine.local.engine import LocalEngine
 from shoal.model import Factory, Item, ItemEnded, ItemStarted, Need, Node, WorkerLost, WorkerReady
 from shoal.testing import EngineContract, collect
@@ -129,6 +130,7 @@ def test_killing_a_worker_ends_everything_it_started(
 
 DRIVER = """
 import sys, time
+from shoal.engine.local import spawning
 from shoal.engine.local.engine import LocalEngine
 from shoal.model import *
 engine = LocalEngine([Node("here", 2, 1 << 34)], sys.argv[1])
@@ -202,11 +204,25 @@ def test_what_is_sent_to_a_worker_that_is_gone_is_dropped_until_its_end_is_heard
     [zygote] = psutil.Process().children()
     [process] = zygote.children()
     zygote.suspend()  # So that the end of the worker is not heard before more is sent to it.
-    (tmp_path / "go").touch()
-    wait_until(lambda: is_gone(process.pid))
-    engine.wait(0.05)
-    engine.submit(worker, [Item(2, "t2", {})])
-    engine.recall(worker)
-    zygote.resume()
+    try:
+        (tmp_path / "go").touch()
+        wait_until(lambda: is_gone(process.pid))
+        engine.wait(0.05)
+        engine.submit(worker, [Item(2, "t2", {})])
+        engine.recall(worker)
+    finally:
+        zygote.resume()
     [lost] = of(WorkerLost, collect(engine, heard(WorkerLost), 20))
     assert (lost.cause, lost.running) == ("crash", (1, 0))
+
+
+def test_closing_does_not_wait_for_ever_for_a_process_that_somebody_suspended(
+    engine: LocalEngine, runners: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spawning, "PATIENCE_S", 0.2)
+    start(engine, runners, "Hoard", [])
+    collect(engine, heard(WorkerReady), 20)
+    family = psutil.Process().children(recursive=True)
+    family[0].suspend()
+    engine.close()
+    wait_until(lambda: all(is_gone(process.pid) for process in family))

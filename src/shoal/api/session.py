@@ -171,11 +171,10 @@ class Session:
                         continue
 
     def _learn(self, now: float) -> None:
-        measured = [(content, seconds) for content, _, seconds, _ in self.store.durations() if content]
-        if measured:
-            uses = self._pool.worker_uses()
-            startup = sum(use.startup_s for use in uses) / len(uses) if uses else 0.0
-            remember(self.store.home, self.job.fingerprint, "machine", measured, now=now, startup_s=startup)
+        measured = ((content, seconds) for content, _, seconds, _ in self.store.durations() if content)
+        uses = self._pool.worker_uses()
+        startup = sum(use.startup_s for use in uses) / len(uses) if uses else None
+        remember(self.store.home, self.job.fingerprint, "machine", measured, now=now, startup_s=startup)
 
 
 def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:

@@ -213,7 +213,7 @@ class LocalEngine:
 
     def _send(self, number: int, message: list[Any]) -> None:
         worker = self._workers.get(number)
-        if worker is None:
+        if worker is None or not worker.connection.open:
             return  # It is gone, or about to be: `WorkerLost` comes, or has come.
         worker.connection.send(message)
         if worker.connection.backlog:

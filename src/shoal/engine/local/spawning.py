@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 CONTROL_FD = 3
+PATIENCE_S = 10.0
 PROGRAM = "from shoal.engine.local.zygote import main; main()"
 
 _idle: ZygoteClient | None = None
@@ -90,5 +93,15 @@ class ZygoteClient:
         if self.pid:
             self.socket.close()
             with suppress(ChildProcessError):
-                os.waitpid(self.pid, 0)
+                self._reap()
             self.pid = 0
+
+    def _reap(self) -> None:
+        """Wait for its end; one that does not end (somebody suspended it) is killed, and its workers with it."""
+        until = time.monotonic() + PATIENCE_S
+        while os.waitpid(self.pid, os.WNOHANG) == (0, 0):
+            if time.monotonic() > until:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+                return
+            time.sleep(0.001)
