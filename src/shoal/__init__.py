@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from shoal.api.running import check, plan, run, start, stop
     from shoal.api.running import resume_run as resume
     from shoal.api.summary import Summary
-    from shoal.engine.reporting import report
+    from shoal.engine.workers.reporting import report
     from shoal.errors import (
         CannotPlace,
         EngineError,
@@ -65,7 +65,7 @@ _HOMES = {
     **dict.fromkeys(("check", "plan", "run", "start", "stop"), "shoal.api.running"),
     "Run": "shoal.api.handle",
     "Summary": "shoal.api.summary",
-    "report": "shoal.engine.reporting",
+    "report": "shoal.engine.workers.reporting",
     "resume": "shoal.api.running",
 }
 _NAMES_THERE = {"resume": "resume_run"}

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.engine import shares
-from shoal.engine.local import leases
+from shoal.engine import leasing, shares
 from shoal.engine.local.leases import Leases
 from shoal.model import Need, Node
 
@@ -71,8 +70,8 @@ def test_a_driver_that_holds_nothing_is_not_stuck_for_ever(table: str) -> None:
     first, second = Leases(NODES, "machine", table), Leases(NODES, "machine", table)
     assert take(first, 2)
     assert not take(second)
-    assert take(second, waited_s=leases.PATIENCE_S)
-    assert not take(second, waited_s=leases.PATIENCE_S), "only the first worker may exceed the machine"
+    assert take(second, waited_s=leasing.PATIENCE_S)
+    assert not take(second, waited_s=leasing.PATIENCE_S), "only the first worker may exceed the machine"
 
 
 def test_devices_are_never_shared_between_drivers(table: str) -> None:

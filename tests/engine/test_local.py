@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from shoal.engine.base import Engine
-from shoal.engine.local import spawning
 from shoal.engine.local.engine import LocalEngine
+from shoal.engine.workers import spawning
 from shoal.model import Factory, Item, ItemEnded, ItemStarted, Need, Node, WorkerLost, WorkerReady
 from shoal.testing import EngineContract, collect
 from shoal.testing.events import heard, of
@@ -130,7 +130,7 @@ def test_killing_a_worker_ends_everything_it_started(
 
 DRIVER = """
 import sys, time
-from shoal.engine.local import spawning
+from shoal.engine.workers import spawning
 from shoal.engine.local.engine import LocalEngine
 from shoal.model import *
 engine = LocalEngine([Node("here", 2, 1 << 34)], sys.argv[1])

@@ -114,7 +114,7 @@ def _plain_rows(rows: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]
 
 
 def _plain(name: str, value: Any, number: int) -> Any:
-    from shoal.engine.reporting import plain_metrics
+    from shoal.engine.workers.reporting import plain_metrics
 
     try:
         return plain_metrics({name: value})[str(name)]

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return obey(given)
     gc.disable()  # Nothing made on the way to the first trial is garbage; `drive` turns it on again.
-    from shoal.engine.local import spawning
+    from shoal.engine.workers import spawning
 
     spawning.prestart(TRIAL)
     try:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shoal.engine.runner import Cancelled, Work
+from shoal.engine.workers.runner import Cancelled, Work
 
 TARGET = "shoal.testing.runners:Scripted"
 

@@ -11,6 +11,6 @@ DRIVER = {
 
 
 def test_workers_load_only_what_they_run():
-    code = "import sys, shoal.engine.local.zygote, shoal.work.sweep.trial; print(*sys.modules)"
+    code = "import sys, shoal.engine.workers.zygote, shoal.work.sweep.trial; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert DRIVER & set(done.stdout.split()) == set()

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.engine.runner import Failed, Work
+from shoal.engine.workers.runner import Failed, Work
 from shoal.work.sweep.trial import BLOCK_BYTES, CommandTrial, FunctionTrial, find_metrics, number
 
 

@@ -10,29 +10,25 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.engine import fitting, messages
+from shoal.engine import fitting
 from shoal.engine.base import Reservation
-from shoal.engine.local import spawning
-from shoal.engine.local.connection import Connection
 from shoal.engine.local.leases import Leases, table_path
-from shoal.engine.status import describe_status
+from shoal.engine.reservations import Reservations
+from shoal.engine.workers import messages, spawning
+from shoal.engine.workers.connection import Connection
+from shoal.engine.workers.status import describe_status
 from shoal.model import (
     Event,
     Factory,
-    Granted,
     Item,
     ItemEnded,
     ItemStarted,
-    LeaseRecalled,
     Need,
     Node,
     Place,
-    Refused,
     WorkerLost,
 )
 
-TICK_S = 0.1
-"""How often the table of leases is looked at."""
 BURST = 64
 PAUSE_S = 0.0015
 """After a burst of events, let more arrive instead of being woken for each one."""
@@ -61,17 +57,7 @@ class _Worker:
         self.cause = "crash"
         self.failure: str | None = None
         self.ended = False
-        self.recalled = False
         self.running: tuple[int, int] | None = None
-
-
-class _Pending:
-    __slots__ = ("deadline", "needs", "since")
-
-    def __init__(self, needs: Sequence[Need], since: float, deadline: float | None) -> None:
-        self.needs = tuple(needs)
-        self.since = since
-        self.deadline = deadline
 
 
 class LocalEngine:
@@ -91,12 +77,11 @@ class LocalEngine:
         self._offset = time.time() - time.monotonic()
         self._leases = Leases(nodes, scope, table_path())
         self._workers: dict[int, _Worker] = {}
-        self._pending: dict[int, _Pending] = {}
+        self._reservations = Reservations(self._leases)
         self._events: list[Event] = []
         self._selector = selectors.DefaultSelector()
         self._zygote: spawning.ZygoteClient | None = None
         self._numbers = 0
-        self._next_tick = 0.0
         self._busy = False
         self._closed = False
         os.makedirs(os.path.join(root, "logs"), exist_ok=True)
@@ -113,53 +98,17 @@ class LocalEngine:
     # Places.
 
     def reserve(self, needs: Sequence[Need], deadline_s: float | None) -> Reservation:
-        fitting.ensure_possible(needs, self._nodes)
-        self._numbers += 1
-        number = self._numbers
-        asked = sum(need.cpu for need in needs)
-        places = self._leases.take(needs, self._wanted() + asked, 0.0)
-        if places is None:
-            now = self.now()
-            deadline = None if deadline_s is None else now + deadline_s
-            self._pending[number] = _Pending(needs, now, deadline)
-            self._next_tick = 0.0
-        return Reservation(number, places or ())
+        return self._reservations.reserve(needs, deadline_s, self._nodes, self.now())
 
     def cancel_reservation(self, reservation: int) -> None:
-        if self._pending.pop(reservation, None) is not None:
-            self._leases.surplus(self._wanted())
+        self._reservations.cancel(reservation)
 
     def release(self, place: Place) -> None:
-        self._leases.give(place)
-        self._next_tick = 0.0
-
-    def _wanted(self) -> float:
-        return sum(need.cpu for pending in self._pending.values() for need in pending.needs)
+        self._reservations.give(place)
 
     def _tick(self) -> None:
-        """Grant and refuse what waits; find out whether others are owed what we hold."""
-        now = self.now()
-        self._next_tick = now + TICK_S
-        if not self._pending and not self._leases.changed():
-            return
-        for number, pending in list(self._pending.items()):
-            places = self._leases.take(pending.needs, self._wanted(), now - pending.since)
-            if places is not None:
-                del self._pending[number]
-                self._events.append(Granted(number, places, now))
-            elif pending.deadline is not None and now >= pending.deadline:
-                del self._pending[number]
-                self._events.append(Refused(number, "no room came free before the deadline", now))
-        self._recall_surplus(self._leases.surplus(self._wanted()), now)
-
-    def _recall_surplus(self, owed: float, now: float) -> None:
-        leaving = sum(worker.place.need.cpu for worker in self._workers.values() if worker.recalled)
-        for worker in reversed(list(self._workers.values())):
-            if owed - leaving < worker.place.need.cpu - fitting.SLACK or worker.recalled:
-                continue
-            worker.recalled = True
-            leaving += worker.place.need.cpu
-            self._events.append(LeaseRecalled(worker.number, now))
+        held = {number: worker.place for number, worker in self._workers.items()}
+        self._events.extend(self._reservations.tick(self.now(), held))
 
     # Workers.
 
@@ -231,11 +180,11 @@ class LocalEngine:
             time.sleep(PAUSE_S)
         while True:
             now = self.now()
-            if now >= self._next_tick:
+            if now >= self._reservations.next_tick():
                 self._tick()
             if self._events:
                 break
-            left = min(until, self._next_tick) - now
+            left = min(until, self._reservations.next_tick()) - now
             for key, mask in self._selector.select(max(0.0, left)):
                 self._ready(key.data, mask)
             if not self._events and self.now() >= until:
@@ -302,8 +251,7 @@ class LocalEngine:
                     break
         worker.connection.close()
         del self._workers[worker.number]
-        self._leases.give(worker.place)
-        self._next_tick = 0.0
+        self._reservations.give(worker.place)
         cause, reason = self._cause(worker, status, why)
         self._events.append(WorkerLost(worker.number, self.now(), cause, reason, worker.running))
 
@@ -324,7 +272,7 @@ class LocalEngine:
         for worker in self._workers.values():
             worker.connection.close()
         self._workers.clear()
-        self._pending.clear()
+        self._reservations.clear()
         self._events.clear()
         if self._zygote is not None:
             self._zygote.close()

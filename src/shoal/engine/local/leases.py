@@ -13,14 +13,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from shoal.engine import fitting, shares
+from shoal.engine import leasing
+from shoal.engine.leasing import Claim
 from shoal.errors import EngineError
 from shoal.model import Need, Node, Place
 
 TABLE_VARIABLE = "SHOAL_LEASES"
 FIELDS = {"pid", "start", "scope", "want_more", "places"}
-PATIENCE_S = 3.0
-"""A run that holds nothing waits this long for others to give back; then it starts one worker all the same."""
 
 
 def table_path() -> str:
@@ -75,8 +74,7 @@ class Leases:
         """
         with self._table() as drivers:
             self._want_more = want_more
-            others = self._others(drivers)
-            found = self._find(needs, others, waited_s)
+            found = leasing.find(self._nodes, needs, self._mine(), self._others(drivers), waited_s)
             if found is None:
                 return None
             places = tuple(self._place(need, *where) for need, where in zip(needs, found, strict=True))
@@ -94,8 +92,7 @@ class Leases:
         """How much CPU others are owed of what this driver holds."""
         with self._table() as drivers:
             self._want_more = want_more
-            wants, holds = self._demand(self._others(drivers))
-            return shares.surplus(self._name, self._total(), wants, holds)
+            return leasing.surplus(self._nodes, self._mine(), self._others(drivers))
 
     def close(self) -> None:
         self._held.clear()
@@ -104,38 +101,16 @@ class Leases:
             drivers.pop(self._name, None)
             self._name = ""
 
-    def _find(
-        self, needs: Sequence[Need], others: dict[str, dict[str, Any]], waited_s: float
-    ) -> list[tuple[str, tuple[str, ...]]] | None:
-        wants, holds = self._demand(others)
-        asked = sum(need.cpu for need in needs)
-        held = [*self._held.values(), *(place for entry in others.values() for place in _places(entry))]
-        alone = not self._held and waited_s >= PATIENCE_S
-        left = fitting.rooms(self._nodes, held)
-        if alone:
-            for room in left.values():
-                room.cpu = room.node.cpu
-        elif not shares.may_take(self._name, asked, self._total(), wants, holds):
-            return None
-        return fitting.fit(needs, left)
-
     def _place(self, need: Need, host: str, devices: tuple[str, ...]) -> Place:
         self._next_place += 1
         return Place(self._next_place, host, need, devices)
 
-    def _total(self) -> float:
-        return sum(node.cpu for node in self._nodes)
+    def _mine(self) -> Claim:
+        return Claim(tuple(self._held.values()), self._want_more)
 
-    def _demand(self, others: dict[str, dict[str, Any]]) -> tuple[dict[str, float], dict[str, float]]:
-        holds = {name: sum(place.need.cpu for place in _places(entry)) for name, entry in others.items()}
-        wants = {name: holds[name] + entry["want_more"] for name, entry in others.items()}
-        holds[self._name] = sum(place.need.cpu for place in self._held.values())
-        wants[self._name] = holds[self._name] + self._want_more
-        return wants, holds
-
-    def _others(self, drivers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    def _others(self, drivers: dict[str, dict[str, Any]]) -> dict[str, Claim]:
         return {
-            name: entry
+            name: Claim(_places(entry), entry["want_more"])
             for name, entry in drivers.items()
             if name != self._name and entry["scope"] == self._scope
         }
@@ -229,8 +204,8 @@ def _alive(drivers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _places(entry: dict[str, Any]) -> list[Place]:
-    return [
+def _places(entry: dict[str, Any]) -> tuple[Place, ...]:
+    return tuple(
         Place(number, host, Need(cpu, gpu, memory), tuple(devices))
         for number, host, cpu, gpu, memory, devices in entry["places"]
-    ]
+    )

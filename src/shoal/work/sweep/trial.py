@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from shoal.engine.process import find_python_first, run_command
-from shoal.engine.reporting import report_directly
-from shoal.engine.runner import Work
+from shoal.engine.workers.process import find_python_first, run_command
+from shoal.engine.workers.reporting import report_directly
+from shoal.engine.workers.runner import Work
 from shoal.spec.cell import Cell, text_of
 from shoal.spec.command import fill, template
 

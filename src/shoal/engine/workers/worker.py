@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from shoal.engine import linux, messages
-from shoal.engine.harness import Harness
-from shoal.engine.reporting import REPORT_VARIABLE
-from shoal.engine.runner import Runner
+from shoal.engine.workers import linux, messages
+from shoal.engine.workers.harness import Harness
+from shoal.engine.workers.reporting import REPORT_VARIABLE
+from shoal.engine.workers.runner import Runner
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 

@@ -15,10 +15,10 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from shoal.engine import linux
-from shoal.engine.reporting import REPORT_VARIABLE, is_step
-from shoal.engine.runner import Cancelled, Failed, Work
-from shoal.engine.status import describe_status
+from shoal.engine.workers import linux
+from shoal.engine.workers.reporting import REPORT_VARIABLE, is_step
+from shoal.engine.workers.runner import Cancelled, Failed, Work
+from shoal.engine.workers.status import describe_status
 
 POLL_S = 0.1
 """How often the reports of a running command are looked at."""

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from shoal.engine import messages, reporting
-from shoal.engine.folders import ItemFolder
-from shoal.engine.runner import Cancelled, Failed, Runner, Work
+from shoal.engine.workers import messages, reporting
+from shoal.engine.workers.folders import ItemFolder
+from shoal.engine.workers.runner import Cancelled, Failed, Runner, Work
 
 INTERRUPT = getattr(signal, "SIGRTMIN", signal.SIGUSR2) + (5 if hasattr(signal, "SIGRTMIN") else 0)
 ERROR_LENGTH = 2000

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.engine.runner import Work
+from shoal.engine.workers.runner import Work
 
 REPORT_VARIABLE = "SHOAL_REPORT"
 ATTEMPT_VARIABLE = "SHOAL_ATTEMPT"

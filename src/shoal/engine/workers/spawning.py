@@ -14,7 +14,7 @@ from typing import Any
 
 CONTROL_FD = 3
 PATIENCE_S = 10.0
-PROGRAM = "from shoal.engine.local.zygote import main; main()"
+PROGRAM = "from shoal.engine.workers.zygote import main; main()"
 
 _idle: ZygoteClient | None = None
 

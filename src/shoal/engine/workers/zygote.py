@@ -16,9 +16,8 @@ import socket
 import sys
 from typing import Any
 
-from shoal.engine import linux
-from shoal.engine.local import worker
-from shoal.engine.local.spawning import CONTROL_FD
+from shoal.engine.workers import linux, worker
+from shoal.engine.workers.spawning import CONTROL_FD
 
 
 class Zygote:

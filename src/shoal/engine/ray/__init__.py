@@ -1,0 +1,1 @@
+"""The engine for clusters: workers are Ray actors, placed and watched by Ray. Needs the extra `ray`."""

@@ -1,0 +1,271 @@
+"""The Ray engine: a worker is an actor on a chosen node, and behind it a process like any worker's.
+
+Ray gives placement, transport and the knowledge of which nodes are alive; the contract is the embedded engine's.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from shoal.engine import fitting
+from shoal.engine.base import Reservation
+from shoal.engine.ray import nodes as ray_nodes
+from shoal.engine.ray.actor import WorkerActor
+from shoal.engine.ray.arbiter import RayLeases
+from shoal.engine.reservations import Reservations
+from shoal.engine.workers import messages
+from shoal.engine.workers.status import describe_status
+from shoal.model import (
+    Event,
+    Factory,
+    Item,
+    ItemEnded,
+    ItemStarted,
+    Need,
+    Node,
+    NodeJoined,
+    NodeLost,
+    Place,
+    WorkerLost,
+)
+
+NODES_S = 0.5
+"""How often it is looked which nodes are alive."""
+
+
+class _Worker:
+    """What the engine knows of one worker."""
+
+    __slots__ = ("actor", "cause", "ended", "failure", "log_file", "number", "place", "running", "stream")
+
+    def __init__(self, number: int, place: Place, actor: Any, stream: Any, log_file: str) -> None:
+        self.number = number
+        self.place = place
+        self.actor = actor
+        self.stream = stream
+        self.log_file = log_file
+        self.cause = "crash"
+        self.failure: str | None = None
+        self.ended = False
+        self.running: tuple[int, int] | None = None
+
+
+class RayEngine:
+    """Keeps the `Engine` contract on the cluster that this process is connected to (`ray.init` was called).
+
+    `root` is the run's folder here: workers' logs are brought there. `remote_root` is where workers keep theirs.
+    """
+
+    name = "ray"
+
+    def __init__(self, root: str, *, remote_root: str, session: str = "0", name: str | None = None) -> None:
+        self._root = root
+        self._remote_root = remote_root
+        self._session = session
+        self._offset = time.time() - time.monotonic()
+        self._known = ray_nodes.alive()
+        self._next_nodes = 0.0
+        self._leases = RayLeases(self.nodes, name or f"{os.uname().nodename}-{os.getpid()}-{id(self):x}")
+        self._reservations = Reservations(self._leases)
+        self._workers: dict[int, _Worker] = {}
+        self._events: list[Event] = []
+        self._numbers = 0
+        self._closed = False
+        os.makedirs(os.path.join(root, "logs"), exist_ok=True)
+
+    def nodes(self) -> Sequence[Node]:
+        return [node for _, node in self._known.values()]
+
+    def capacity(self, need: Need) -> int:
+        return fitting.capacity(need, self.nodes())
+
+    def now(self) -> float:
+        return self._offset + time.monotonic()
+
+    # Places.
+
+    def reserve(self, needs: Sequence[Need], deadline_s: float | None) -> Reservation:
+        return self._reservations.reserve(needs, deadline_s, self.nodes(), self.now())
+
+    def cancel_reservation(self, reservation: int) -> None:
+        self._reservations.cancel(reservation)
+
+    def release(self, place: Place) -> None:
+        self._reservations.give(place)
+
+    # Workers.
+
+    def spawn(self, factory: Factory, place: Place) -> int:
+        self._numbers += 1
+        number = self._numbers
+        log_file = f"logs/{self._session}-{number}.log"
+        request = {
+            "worker": number,
+            "factory": factory._asdict(),
+            "log": log_file,
+            "cpu": place.need.cpu,
+            "memory_bytes": place.need.memory_bytes,
+            "devices": place.devices,
+        }
+        actor = self._actor(place).remote(request, self._remote_root)
+        stream = actor.events.options(num_returns="streaming").remote()
+        self._workers[number] = _Worker(number, place, actor, stream, log_file)
+        return number
+
+    def _actor(self, place: Place) -> Any:
+        """On exactly that node. Room there was booked with the arbiter, so Ray need not count it again."""
+        node_id = self._known[place.host][0] if place.host in self._known else "0" * 56
+        strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
+        return ray.remote(WorkerActor).options(num_cpus=0, max_restarts=0, scheduling_strategy=strategy)
+
+    def submit(self, worker: int, items: Sequence[Item]) -> None:
+        self._send(worker, ["chunk", [messages.entry(item) for item in items]])
+
+    def recall(self, worker: int) -> None:
+        self._send(worker, ["recall"])
+
+    def cancel(self, worker: int, seq: int, attempt: int, state: str, why: str) -> None:
+        self._send(worker, ["cancel", seq, attempt, state, why])
+
+    def end(self, worker: int) -> None:
+        if worker in self._workers:
+            self._workers[worker].ended = True
+            self._send(worker, ["end"])
+
+    def kill(self, worker: int) -> None:
+        if worker in self._workers:
+            self._workers[worker].cause = "killed"
+            self._send(worker, ["kill"])
+
+    def _send(self, number: int, message: list[Any]) -> None:
+        worker = self._workers.get(number)
+        if worker is not None:
+            worker.actor.send.remote(message)
+
+    # Events.
+
+    def wait(self, timeout_s: float) -> Sequence[Event]:
+        if self._closed:
+            return ()
+        until = self.now() + timeout_s
+        while True:
+            self._look()
+            if self._events:
+                break
+            now = self.now()
+            self._listen(max(0.0, min(until, self._reservations.next_tick(), self._next_nodes) - now))
+            if not self._events and self.now() >= until:
+                break
+        events, self._events = self._events, []
+        return events
+
+    def _look(self) -> None:
+        now = self.now()
+        if now >= self._next_nodes:
+            self._next_nodes = now + NODES_S
+            self._look_at_nodes(now)
+        if now >= self._reservations.next_tick():
+            held = {number: worker.place for number, worker in self._workers.items()}
+            self._events.extend(self._reservations.tick(now, held))
+
+    def _look_at_nodes(self, now: float) -> None:
+        before, self._known = self._known, ray_nodes.alive()
+        for host, (_, node) in self._known.items():
+            if host not in before:
+                self._events.append(NodeJoined(node, now))
+        for host in before.keys() - self._known.keys():
+            self._lose_node(host, now)
+
+    def _lose_node(self, host: str, now: float) -> None:
+        self._events.append(NodeLost(host, now, "Ray no longer hears of it"))
+        for worker in [worker for worker in self._workers.values() if worker.place.host == host]:
+            self._lose(worker, "node", f"its node {host} was lost")
+
+    def _listen(self, seconds: float) -> None:
+        """Until a worker says something."""
+        streams = {worker.stream: worker for worker in self._workers.values()}
+        if not streams:
+            time.sleep(seconds)
+            return
+        ready, _ = ray.wait(list(streams), num_returns=1, timeout=seconds)
+        if ready:
+            ready, _ = ray.wait(list(streams), num_returns=len(streams), timeout=0)
+        for stream in ready:
+            worker = streams[stream]
+            if worker.number in self._workers:
+                self._hear(worker)
+
+    def _hear(self, worker: _Worker) -> None:
+        try:
+            batch = ray.get(next(worker.stream))
+        except (RayError, StopIteration) as error:
+            self._lost_actor(worker, error)
+            return
+        for message in batch:
+            if message[0] == "log":
+                with open(os.path.join(self._root, worker.log_file), "ab") as file:
+                    file.write(base64.b64decode(message[1]))
+            elif message[0] == "exit":
+                self._lose(worker, *self._cause(worker, message[1], message[2]))
+            else:
+                self._take(worker, message)
+
+    def _take(self, worker: _Worker, message: messages.Message) -> None:
+        event = messages.event(message, worker.number, worker.log_file, self.now())
+        if event is None:
+            worker.failure = str(message[1])
+            return
+        if type(event) is ItemStarted:
+            worker.running = (event.seq, event.attempt)
+        elif type(event) is ItemEnded:
+            worker.running = None
+        self._events.append(event)
+
+    def _lost_actor(self, worker: _Worker, error: BaseException) -> None:
+        """The actor itself is gone: with its node, or for a reason of its own."""
+        self._next_nodes = 0.0
+        known = ray_nodes.alive()
+        if worker.place.host not in known:
+            self._lose(worker, "node", f"its node {worker.place.host} was lost")
+        elif worker.cause == "killed":
+            self._lose(worker, "killed", "killed by its driver")
+        else:
+            why = str(error).strip().splitlines()
+            self._lose(worker, "crash", why[0] if why else type(error).__name__)
+
+    @staticmethod
+    def _cause(worker: _Worker, status: int | None, why: str | None) -> tuple[str, str]:
+        if worker.failure is not None:
+            return "start", worker.failure
+        if worker.cause == "killed":
+            return "killed", "killed by its driver"
+        if worker.ended and status == 0 and worker.running is None:
+            return "ended", "ended"
+        return "crash", why or describe_status(status)
+
+    def _lose(self, worker: _Worker, cause: str, why: str) -> None:
+        del self._workers[worker.number]
+        ray.kill(worker.actor)
+        self._reservations.give(worker.place)
+        self._events.append(WorkerLost(worker.number, self.now(), cause, why, worker.running))
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for worker in self._workers.values():
+            with contextlib.suppress(RayError):
+                ray.kill(worker.actor)
+        self._workers.clear()
+        self._reservations.clear()
+        self._events.clear()
+        self._leases.close()
