@@ -34,11 +34,10 @@ class TestRayEngine(EngineContract):
 
         [(node_id, _)] = engine.ray_nodes.alive().values()
         self.patch.setattr(engine.ray_nodes, "alive", lambda: {node.host: (node_id, node) for node in nodes})
-        folder = self.folder / name
-        return engine.RayEngine(str(folder), remote_root=str(folder))
+        return engine.RayEngine(str(self.folder / name))
 
     def make_two_engines(self, nodes: Sequence[Node]) -> tuple[Engine, Engine]:
         real = self.make_engine(nodes)
         from shoal.engine.ray import engine
 
-        return real, engine.RayEngine(str(self.folder / "other"), remote_root=str(self.folder / "other"))
+        return real, engine.RayEngine(str(self.folder / "other"))

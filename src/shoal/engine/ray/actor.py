@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import shutil
 import socket
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from shoal.engine.ray import shipping
 from shoal.engine.workers import messages
 from shoal.engine.workers.connection import Connection
 from shoal.engine.workers.spawning import ZygoteClient
@@ -20,39 +23,60 @@ LOG_BLOCK = 1 << 20
 """Most bytes of a log that travel at once."""
 BATCH_S = 0.002
 """How long messages are gathered before they travel together."""
+KEPT_VARIABLES = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "TMPDIR",
+    "PYTHONPATH",
+)
+"""What items on a cluster get of the environment there; the rest is what the workload's `env:` says."""
 
 
 class WorkerActor:
     """One worker. `events` is asked for once and streams until the process is gone; `send` reaches the process."""
 
-    def __init__(self, request: dict[str, Any], root: str) -> None:
-        self._root = root
+    def __init__(self, request: dict[str, Any], run: str, package: shipping.Package | None) -> None:
+        base = os.path.join(tempfile.gettempdir(), f"shoal-{os.getuid()}")
+        self._root = os.path.join(base, "runs", run)
         for name in ("logs", "items", "checkpoints"):
-            os.makedirs(os.path.join(root, name), exist_ok=True)
-        self._log = os.path.join(root, request["log"])
+            os.makedirs(os.path.join(self._root, name), mode=0o700, exist_ok=True)
+        self._log = os.path.join(self._root, request["log"])
         self._log_sent = 0
         self._changed = asyncio.Event()
         self._gathered: list[messages.Message] = []
+        self._names: dict[int, str] = {}
         self._status: dict[str, Any] | None = None
+        self._worker: int = request["worker"]
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours)
-        self._zygote = ZygoteClient()
+        self._zygote = ZygoteClient(environment=_environment())
+        if package is not None:
+            folder = shipping.unpack(package, os.path.join(base, "folders"))
+            request = {**request, "factory": {**request["factory"], "folder": folder}}
         with theirs:
-            self._zygote.spawn({**request, "log": self._log, "root": root}, theirs)
-        self._worker: int = request["worker"]
+            self._zygote.spawn({**request, "log": self._log, "root": self._root}, theirs)
 
     async def send(self, message: list[Any]) -> None:
         """Pass a message to the process; `kill` is for the process that started it."""
         if message[0] == "kill":
             self._zygote.kill(self._worker)
             return
+        if message[0] == "chunk":
+            self._names.update((entry[0], entry[2]) for entry in message[1])
         self._connection.send(message)
         while self._connection.backlog:
             await asyncio.sleep(0.001)
             self._connection.flush()
 
     async def events(self) -> AsyncIterator[list[messages.Message]]:
-        """Batches of messages, the last of them `exit`. What an item wrote to its log travels before its end."""
+        """Batches of messages, the last of them `exit`. What an item wrote and left travels before its end."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self._connection.socket, self._hear)
         loop.add_reader(self._zygote.socket, self._hear_zygote)
@@ -61,12 +85,10 @@ class WorkerActor:
                 await self._changed.wait()
                 await asyncio.sleep(BATCH_S)
                 self._changed.clear()
-                for batch in self._batches():
+                if batch := self._batch():
                     yield batch
             self._hear()
-            for batch in self._batches():
-                yield batch
-            yield [["exit", self._status["status"], self._status["why"]]]
+            yield [*self._batch(), ["exit", self._status["status"], self._status["why"]]]
         finally:
             self._zygote.close()
 
@@ -85,20 +107,31 @@ class WorkerActor:
             self._status = next((answer for answer in told if "exit" in answer), None)
         self._changed.set()
 
-    def _batches(self) -> list[list[messages.Message]]:
+    def _batch(self) -> list[messages.Message]:
         gathered, self._gathered = self._gathered, []
-        return (
-            [*([["log", base64.b64encode(block).decode()]] for block in self._new_log()), gathered]
-            if (gathered)
-            else []
-        )
+        if not gathered and self._status is None:
+            return []
+        return [*self._new_log(), *self._left_files(gathered), *gathered]
 
-    def _new_log(self) -> list[bytes]:
+    def _new_log(self) -> list[messages.Message]:
         """What was written to the log since the last look."""
-        blocks = []
+        blocks: list[messages.Message] = []
         with open(self._log, "rb") as file:
             file.seek(self._log_sent)
             while block := file.read(LOG_BLOCK):
                 self._log_sent += len(block)
-                blocks.append(block)
+                blocks.append(["log", base64.b64encode(block).decode()])
         return blocks
+
+    def _left_files(self, gathered: list[messages.Message]) -> list[messages.Message]:
+        """The folders of items that ended and left something in them; gone here once they travel."""
+        files: list[messages.Message] = []
+        for seq in messages.kept(gathered):
+            folder = os.path.join(self._root, "items", self._names[seq])
+            files.append(["files", self._names[seq], base64.b64encode(shipping.archive_of(folder)).decode()])
+            shutil.rmtree(folder, ignore_errors=True)
+        return files
+
+
+def _environment() -> Mapping[str, str]:
+    return {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}

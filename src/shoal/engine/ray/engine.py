@@ -19,6 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from shoal.engine import fitting
 from shoal.engine.base import Reservation
 from shoal.engine.ray import nodes as ray_nodes
+from shoal.engine.ray import shipping
 from shoal.engine.ray.actor import WorkerActor
 from shoal.engine.ray.arbiter import RayLeases
 from shoal.engine.reservations import Reservations
@@ -62,19 +63,21 @@ class _Worker:
 class RayEngine:
     """Keeps the `Engine` contract on the cluster that this process is connected to (`ray.init` was called).
 
-    `root` is the run's folder here: workers' logs are brought there. `remote_root` is where workers keep theirs.
+    `root` is the run's folder here: what workers write to their logs and leave in items' folders is brought there.
+    `folder` is the workload's: it is shipped to each node that gets a worker.
     """
 
     name = "ray"
 
-    def __init__(self, root: str, *, remote_root: str, session: str = "0", name: str | None = None) -> None:
+    def __init__(self, root: str, *, folder: str | None = None, session: str = "0") -> None:
         self._root = root
-        self._remote_root = remote_root
+        self._package = ray.put(shipping.pack(folder)) if folder else None
         self._session = session
         self._offset = time.time() - time.monotonic()
         self._known = ray_nodes.alive()
         self._next_nodes = 0.0
-        self._leases = RayLeases(self.nodes, name or f"{os.uname().nodename}-{os.getpid()}-{id(self):x}")
+        self._name = f"{os.path.basename(root)}-{session}-{os.urandom(4).hex()}"
+        self._leases = RayLeases(self.nodes, self._name)
         self._reservations = Reservations(self._leases)
         self._workers: dict[int, _Worker] = {}
         self._events: list[Event] = []
@@ -116,7 +119,7 @@ class RayEngine:
             "memory_bytes": place.need.memory_bytes,
             "devices": place.devices,
         }
-        actor = self._actor(place).remote(request, self._remote_root)
+        actor = self._actor(place).remote(request, self._name, self._package)
         stream = actor.events.options(num_returns="streaming").remote()
         self._workers[number] = _Worker(number, place, actor, stream, log_file)
         return number
@@ -214,6 +217,8 @@ class RayEngine:
             if message[0] == "log":
                 with open(os.path.join(self._root, worker.log_file), "ab") as file:
                     file.write(base64.b64decode(message[1]))
+            elif message[0] == "files":
+                shipping.extract(base64.b64decode(message[2]), os.path.join(self._root, "items", message[1]))
             elif message[0] == "exit":
                 self._lose(worker, *self._cause(worker, message[1], message[2]))
             else:

@@ -64,6 +64,11 @@ def returned(items: Sequence[tuple[int, int]]) -> Message:
     return ["returned", items]
 
 
+def kept(told: Sequence[Message]) -> list[int]:
+    """The items among these messages that ended and left something in their folder."""
+    return [message[1] for message in told if message[0] == "ended" and message[10]]
+
+
 def event(message: Message, worker: int, log_file: str, now: float) -> Event | None:
     """What the driver hears. None for a message that is no event (`failed`), or not one of ours."""
     kind = message[0]

@@ -47,7 +47,7 @@ def discard() -> None:
 class ZygoteClient:
     """One zygote process. The thread that makes it must live as long as it does (its workers die with the zygote)."""
 
-    def __init__(self, preload: Sequence[str] = ()) -> None:
+    def __init__(self, preload: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
         ours, theirs = socket.socketpair()
         self.socket = ours
         self._buffer = b""
@@ -58,7 +58,7 @@ class ZygoteClient:
             self.pid = os.posix_spawn(
                 sys.executable,
                 command,
-                os.environ,
+                os.environ if environment is None else environment,
                 file_actions=[(os.POSIX_SPAWN_DUP2, descriptor, CONTROL_FD)],
                 setsid=True,
             )

@@ -1,0 +1,114 @@
+"""Taking a workload's folder to other machines: packed once by the driver, unpacked once per node under a digest."""
+
+from __future__ import annotations
+
+import fcntl
+import fnmatch
+import hashlib
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from shoal.errors import SpecError
+from shoal.units import format_size
+
+LARGEST_BYTES = 256 << 20
+LEFT_OUT = (
+    ".shoal",
+    ".git",
+    ".venv",
+    "venv",
+    "env",
+    "node_modules",
+    "__pycache__",
+    "*.pyc",
+    ".*_cache",
+    ".ipynb_checkpoints",
+)
+IGNORE_FILE = ".shoalignore"
+NAMED = 5
+
+
+class Package(NamedTuple):
+    """A folder as bytes. Equal folders have equal digests."""
+
+    digest: str
+    data: bytes
+
+
+def pack(folder: str) -> Package:
+    """The folder without runs, environments, caches and what `.shoalignore` names; too large is an error."""
+    found = sorted(_files(folder, [*LEFT_OUT, *_ignored(folder)]))
+    sizes = [(os.lstat(os.path.join(folder, name)).st_size, name) for name in found]
+    total = sum(size for size, _ in sizes)
+    if total > LARGEST_BYTES:
+        largest = ", ".join(
+            f"{name} ({format_size(size)})" for size, name in sorted(sizes, reverse=True)[:NAMED]
+        )
+        raise SpecError(
+            f"{folder} holds {format_size(total)}, too much to ship to other machines. The largest: {largest}.",
+            hint=f"Name what the work does not need in {IGNORE_FILE}, or keep data in storage that all nodes reach.",
+        )
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in found:
+            archive.add(os.path.join(folder, name), arcname=name, recursive=False, filter=_plain)
+    data = buffer.getvalue()
+    return Package(hashlib.blake2b(data, digest_size=16).hexdigest(), data)
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Without owner and times, so that equal contents give equal bytes."""
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def _ignored(folder: str) -> list[str]:
+    try:
+        with open(os.path.join(folder, IGNORE_FILE), encoding="utf-8") as file:
+            lines = [line.strip().rstrip("/") for line in file]
+    except OSError:
+        return []
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _files(folder: str, patterns: list[str], below: str = "") -> Iterator[str]:
+    with os.scandir(os.path.join(folder, below)) as entries:
+        for entry in entries:
+            path = os.path.join(below, entry.name)
+            if any(fnmatch.fnmatch(entry.name, p) or fnmatch.fnmatch(path, p) for p in patterns):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(folder, patterns, path)
+            elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
+                yield path
+
+
+def unpack(package: Package, cache: str) -> str:
+    """The folder on this machine; unpacked by the first who asks, while others wait."""
+    target = os.path.join(cache, package.digest)
+    os.makedirs(cache, mode=0o700, exist_ok=True)
+    with open(f"{target}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.isdir(target):
+            extract(package.data, f"{target}.part")
+            os.rename(f"{target}.part", target)
+    return target
+
+
+def extract(data: bytes, target: str) -> None:
+    """Nothing in an archive can leave the target folder."""
+    os.makedirs(target, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        archive.extractall(target, filter="data")
+
+
+def archive_of(folder: str) -> bytes:
+    """Everything in a folder, to be sent elsewhere."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.add(folder, arcname=".")
+    return buffer.getvalue()

@@ -1,0 +1,149 @@
+"""A pool on several real Ray nodes: one dies, one joins, nothing is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.errors import SpecError
+from shoal.model import Factory, Item, Need, Outcome
+from shoal.shape.pool import Ended, Policy, Pool, Progress
+from shoal.store import MemoryJournal
+
+ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+pytestmark = pytest.mark.ray
+
+TRIAL = """
+import os, time
+class Trial:
+    def run(self, work):
+        print("this is", work.id)
+        open(os.path.join(os.environ["SHOAL_ITEM_DIR"], "note"), "w").write(work.id)
+        time.sleep(0.05)
+        return {"here": os.getcwd(), "secret": os.environ.get("NOT_FOR_ITEMS"), "given": os.environ.get("GIVEN")}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    ray.init(address=made.address, log_to_driver=False, configure_logging=False)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+class Numbers:
+    def __init__(self, count: int) -> None:
+        self._items = [Item(number, f"t{number}", {}) for number in range(1, count + 1)]
+
+    def take(self, most: int) -> Sequence[Item]:
+        items, self._items = self._items, []
+        return items
+
+    def left(self) -> int:
+        return len(self._items)
+
+    def finished(self) -> bool:
+        return not self._items
+
+    def progressed(self, item: Item, metrics: Mapping[str, Any], step: int | None) -> str | None:
+        return None
+
+    def ended(self, item: Item, outcome: Outcome) -> None:
+        return None
+
+
+class Watch:
+    """Does something when so many items have ended."""
+
+    def __init__(self, **actions: Any) -> None:
+        self.actions = sorted(actions.values())
+        self.ended: list[Ended] = []
+
+    def durable(self, ended: Sequence[Ended]) -> None:
+        self.ended += ended
+        while self.actions and len(self.ended) >= self.actions[0][0]:
+            self.actions.pop(0)[1]()
+
+    def moment(self, progress: Progress) -> None:
+        return None
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "mine.py").write_text(TRIAL)
+    (folder / ".shoalignore").write_text("# large\nbig*\n")
+    (folder / "big.bin").write_text("x")
+    return folder
+
+
+def test_one_node_dies_another_joins_and_every_item_ends_once(
+    cluster: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from shoal.engine.ray.engine import RayEngine
+
+    monkeypatch.setenv("NOT_FOR_ITEMS", "secret")
+    doomed = cluster.add_node(num_cpus=1, labels={"shoal.host": "doomed"})
+    cluster.add_node(num_cpus=1, labels={"shoal.host": "steady"})
+    watch = Watch(
+        a=(30, lambda: cluster.remove_node(doomed, allow_graceful=False)),
+        b=(60, lambda: cluster.add_node(num_cpus=1, labels={"shoal.host": "newcomer"}) and None),
+    )
+    engine = RayEngine(str(tmp_path / "run"), folder=str(folder))
+    journal = MemoryJournal()
+    factory = Factory("mine:Trial", {}, {"GIVEN": "yes"}, str(folder))
+    pool = Pool(engine, journal, factory, Need(), Numbers(250), Policy(), watcher=watch)
+    pool.run()
+    engine.close()
+    assert journal.violations == []
+    records = journal.records().values()
+    assert {record.state for record in records} == {"done"}
+    assert {record.item.used for record in records} == {1}, "the loss of a node uses no attempt"
+    by_node = Counter(record.node for record in records)
+    assert by_node["newcomer"] >= 20
+    assert by_node["doomed"] > 0
+    assert {record.metrics["here"] == str(folder) for record in records} == {False}, "the folder is shipped"
+    assert {record.metrics["secret"] for record in records} == {None}
+    assert {record.metrics["given"] for record in records} == {"yes"}
+    for record in records:
+        assert (tmp_path / "run" / "items" / record.item.id / "note").read_text() == record.item.id
+        assert record.log is not None
+        with open(tmp_path / "run" / record.log.file, "rb") as file:
+            file.seek(record.log.start)
+            assert file.read(record.log.end - record.log.start) == f"this is {record.item.id}\n".encode()
+
+
+def test_a_folder_is_packed_without_what_no_work_needs(folder: Path, tmp_path: Path) -> None:
+    from shoal.engine.ray import shipping
+
+    (folder / ".git").mkdir()
+    (folder / ".git" / "x").write_text("")
+    (folder / "sub" / "__pycache__").mkdir(parents=True)
+    (folder / "sub" / "data.csv").write_text("1")
+    package = shipping.pack(str(folder))
+    assert package == shipping.pack(str(folder))
+    target = Path(shipping.unpack(package, str(tmp_path / "cache")))
+    assert sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()) == [
+        ".shoalignore",
+        "mine.py",
+        "sub/data.csv",
+    ]
+    assert shipping.unpack(package, str(tmp_path / "cache")) == str(target)
+
+
+def test_a_folder_that_is_too_large_names_its_largest_files(folder: Path) -> None:
+    from shoal.engine.ray import shipping
+
+    with open(folder / "weights.bin", "wb") as file:
+        file.truncate(shipping.LARGEST_BYTES + 1)
+    with pytest.raises(SpecError, match=r"The largest: weights.bin \(256"):
+        shipping.pack(str(folder))
