@@ -24,6 +24,7 @@ nodes:
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / ".shoal").mkdir()  # So that none further up is found.
     Path("lab.yaml").write_text(LAB)
     Path("trial.py").write_text(
         "import os, time\n"

@@ -18,6 +18,7 @@ ROWS = [{"x": number} for number in range(6)]
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / ".shoal").mkdir()  # So that none further up is found.
 
 
 def square(x: int) -> dict[str, Any]:

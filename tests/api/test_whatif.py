@@ -16,6 +16,7 @@ from shoal.errors import SpecError
 @pytest.fixture(autouse=True)
 def _workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / ".shoal").mkdir()  # So that none further up is found.
     (tmp_path / "trial.py").write_text("import time\ndef main(ms):\n    time.sleep(ms / 1000)\n")
     (tmp_path / "sweep.yaml").write_text(
         "kind: sweep\ntrials: {grid: {ms: [20, 40, 60, 80]}, repeat: 6}\nrun: {function: 'trial:main'}\n"

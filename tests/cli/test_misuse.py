@@ -98,7 +98,7 @@ def test_nothing_is_started_by_a_wrong_request(shoal, sweep, tmp_path):
     path = sweep("good", ["ok"])
     path.write_text(path.read_text().replace("{x}", "{nope}"))
     assert shoal("run", "good.yaml").returncode == 2
-    assert not (tmp_path / ".shoal").exists()
+    assert list((tmp_path / ".shoal").iterdir()) == []
 
 
 def test_best_without_an_objective_says_what_is_missing(shoal, sweep):
@@ -112,6 +112,7 @@ def test_best_without_an_objective_says_what_is_missing(shoal, sweep):
 
 def test_a_home_that_is_a_file_is_said_before_anything_starts(shoal, sweep, tmp_path):
     sweep("good", ["ok"])
+    (tmp_path / ".shoal").rmdir()
     (tmp_path / ".shoal").write_text("")
     done = shoal("run", "good.yaml")
     assert done.returncode == 2

@@ -137,6 +137,7 @@ def follow(page: Path, folder: Path) -> None:
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     folder = tmp_path.resolve() / "work"
     folder.mkdir()
+    (folder / ".shoal").mkdir()  # So that none further up is found.
     follow(page, folder)
 
 

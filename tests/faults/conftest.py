@@ -34,6 +34,7 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.home = folder / ".shoal"
+        self.home.mkdir()  # So that none further up is found.
         self.environment = {name: value for name, value in os.environ.items() if name != "SHOAL_HOME"}
         self.mark = self.environment[MARK] = uuid.uuid4().hex
         self._started: list[subprocess.Popen[str]] = []
