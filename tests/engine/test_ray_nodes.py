@@ -147,3 +147,27 @@ def test_a_folder_that_is_too_large_names_its_largest_files(folder: Path) -> Non
         file.truncate(shipping.LARGEST_BYTES + 1)
     with pytest.raises(SpecError, match=r"The largest: weights.bin \(256"):
         shipping.pack(str(folder))
+
+
+def test_a_workload_runs_on_a_cluster_that_is_there_already(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shoal
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".shoal").mkdir()
+    (tmp_path / "lab.yaml").write_text(
+        f"kind: cluster\nname: lab\nprovider: ray\naddress: '{cluster.address}'\n"
+    )
+    (tmp_path / "trial.py").write_text("import sys\nprint('score:', int(sys.argv[1]) * 2)\n")
+    (tmp_path / "sweep.yaml").write_text(
+        "kind: sweep\ntrials: {grid: {x: [1, 2, 3, 4]}}\nrun: {command: 'python trial.py {x}'}\n"
+        "metrics: {score: 'score: (.+)'}\nobjective: {metric: score, goal: max}\n"
+    )
+    run = shoal.run("sweep.yaml", cluster="lab.yaml", display=False)
+    assert run.state == "succeeded"
+    assert [row["score"] for row in run.rows()] == [2, 4, 6, 8]
+    by_value = shoal.run(lambda x: {"y": x + 1}, [{"x": 1}], cluster="lab.yaml", display=False)
+    assert [row["y"] for row in by_value.rows()] == [2]
+    with pytest.raises(shoal.CannotPlace, match="tier"):
+        shoal.run("sweep.yaml", cluster="lab.yaml", sets=["placement.labels.tier=moon"], display=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -87,7 +88,9 @@ def again(store: RunStore) -> Prepared:
 
 
 def _use_pickle(job: Any, folder: str) -> None:
-    job.factory = job.factory._replace(arguments={"pickle": os.path.join(folder, PICKLE_FILE)})
+    with open(os.path.join(folder, PICKLE_FILE), "rb") as file:
+        code = base64.b64encode(file.read()).decode()
+    job.factory = job.factory._replace(arguments={"pickled": code})
 
 
 def _plain_rows(rows: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:

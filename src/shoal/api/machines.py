@@ -1,4 +1,4 @@
-"""The nodes a workload runs on: this machine, or those of a cluster file."""
+"""The nodes a workload runs on, and the engine that runs it there: this machine, or what a cluster file names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shoal.engine import fitting
+from shoal.engine.base import Engine
 from shoal.errors import SpecError
 from shoal.model import Need, Node
 
@@ -17,11 +18,22 @@ class Machines(NamedTuple):
     """Drivers with the same scope share these nodes."""
     file: str | None = None
     """The cluster file that names them."""
+    provider: str = "local"
 
     def ensure_room(self, need: Need) -> int:
         """How many such workers there is room for; raises `CannotPlace` when there is none."""
         fitting.ensure_possible([need], self.nodes)
         return fitting.capacity(need, self.nodes)
+
+    def engine(self, root: str, folder: str, session: str) -> Engine:
+        """An engine for a run: `root` is the run's folder, `folder` the workload's."""
+        if self.provider == "ray":
+            from shoal.engine.ray.engine import RayEngine
+
+            return RayEngine(root, folder=folder, session=session)
+        from shoal.engine.local.engine import LocalEngine
+
+        return LocalEngine(self.nodes, root, scope=self.scope, session=session)
 
 
 def machines(cluster: str | None) -> Machines:
@@ -31,12 +43,21 @@ def machines(cluster: str | None) -> Machines:
 
         return Machines([inventory.this_machine()], "machine")
     from shoal import spec
-    from shoal.cluster import local
 
     found = spec.load(cluster, kind="cluster")
-    if found.provider != "local":
-        raise SpecError(
-            f"{cluster}: provider {found.provider!r} cannot run work yet.",
-            hint="Use provider: local, which makes virtual nodes on this machine.",
-        )
-    return Machines(local.nodes(found), f"cluster {found.name}", os.path.abspath(cluster))
+    scope, file = f"cluster {found.name}", os.path.abspath(cluster)
+    if found.provider == "local":
+        from shoal.cluster import local
+
+        return Machines(local.nodes(found), scope, file)
+    if found.provider == "ray":
+        from shoal.engine.ray.connecting import connect
+
+        connect(found.address or "auto")
+        from shoal.engine.ray.nodes import alive
+
+        return Machines([node for _, node in alive().values()], scope, file, "ray")
+    raise SpecError(
+        f"{cluster}: provider {found.provider!r} cannot run work yet.",
+        hint="Use provider: local (virtual nodes on this machine), or provider: ray (a Ray cluster that is up).",
+    )

@@ -10,7 +10,6 @@ from shoal.api.machines import Machines
 from shoal.api.summary import Summary
 from shoal.api.watching import Watchers
 from shoal.cluster.here import Here
-from shoal.engine.local.engine import LocalEngine
 from shoal.errors import ShoalError
 from shoal.model import Item, Outcome
 from shoal.plan.durations import Durations
@@ -45,9 +44,7 @@ class Session:
         past = self._past()
         waiting = self._waiting() if past.waiting else iter(())
         store.set_state("running", self._began)
-        self._engine = LocalEngine(
-            machines.nodes, store.folder, scope=machines.scope, session=str(self._epoch)
-        )
+        self._engine = machines.engine(store.folder, job.factory.folder, str(self._epoch))
         self._pool = Pool(
             self._engine,
             store.journal(),

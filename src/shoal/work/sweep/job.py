@@ -104,5 +104,5 @@ def _factory(spec: Sweep, pickle: str | None) -> Factory:
     if spec.run.command is not None:
         arguments = {"command": spec.run.command, "metrics": dict(spec.metrics)}
         return Factory(COMMAND_TRIAL, arguments, dict(spec.env), spec.folder)
-    function = {"pickle": pickle} if pickle is not None else {"function": spec.run.function}
+    function = {"pickled": pickle} if pickle is not None else {"function": spec.run.function}
     return Factory(FUNCTION_TRIAL, function, dict(spec.env), spec.folder)

@@ -22,9 +22,9 @@ OVERLAP_BYTES = 1 << 14
 class FunctionTrial:
     """Calls a function with the row as keyword arguments."""
 
-    def __init__(self, function: str | None = None, pickle: str | None = None) -> None:
+    def __init__(self, function: str | None = None, pickled: str | None = None) -> None:
         report_directly()
-        self._function = _import(function) if function is not None else _unpickle(str(pickle))
+        self._function = _import(function) if function is not None else _unpickle(str(pickled))
 
     def run(self, work: Work) -> Mapping[str, Any] | None:
         metrics: Mapping[str, Any] | None = self._function(**work.params)
@@ -42,12 +42,13 @@ def _import(reference: str) -> Callable[..., Any]:
     return function
 
 
-def _unpickle(path: str) -> Callable[..., Any]:
+def _unpickle(code: str) -> Callable[..., Any]:
     """A function of a notebook or of `__main__`, which this run's own driver sent by value."""
+    import base64
+
     import cloudpickle
 
-    with open(path, "rb") as file:
-        function: Callable[..., Any] = cloudpickle.load(file)
+    function: Callable[..., Any] = cloudpickle.loads(base64.b64decode(code))
     return function
 
 
