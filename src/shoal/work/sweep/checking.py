@@ -17,6 +17,10 @@ INTERPRETERS = ("python", "python3", "bash", "sh")
 
 def check(spec: Sweep, columns: Sequence[str] | None, pickle: str | None) -> list[Problem]:
     """Every problem that does not need a worker to be seen. `columns` are None when the table cannot be read."""
+    if not os.path.isdir(spec.folder):
+        return [
+            Problem(f"The workload's folder {spec.folder} is not there.", "Has it been moved or renamed?")
+        ]
     return [*_not_yet(spec), *_sampler(spec), *_run(spec, columns, pickle)]
 
 
