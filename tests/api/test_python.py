@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,3 +152,56 @@ def test_a_notebook_runs_a_function_of_a_cell_and_shows_its_progress() -> None:
     shown = str(notebook.cells[1].outputs)
     assert "succeeded" in shown
     assert any(output.output_type == "display_data" for output in notebook.cells[1].outputs)
+
+
+def test_a_run_that_stopped_after_failures_has_failed_however_many_are_allowed() -> None:
+    def fails(x: int) -> dict[str, Any]:
+        raise ValueError("no")
+
+    run = shoal.run(fails, [{"x": number} for number in range(50)], stop_after=2, failures=10, concurrent=1)
+    assert run.state == "failed"
+
+
+def test_the_attempt_an_item_is_told_is_the_one_that_counts() -> None:
+    def tell(x: int) -> dict[str, Any]:
+        import os
+
+        if x == 3 and os.environ["SHOAL_ATTEMPT"] == "1":
+            raise ValueError("first time")
+        return {"attempt_told": int(os.environ["SHOAL_ATTEMPT"])}
+
+    run = shoal.run(tell, [{"x": number} for number in range(40)], retries=1)
+    assert [row["attempt_told"] for row in run.rows()] == [2 if number == 3 else 1 for number in range(40)]
+    assert [row["attempt"] for row in run.rows()] == [row["attempt_told"] for row in run.rows()]
+
+
+def test_columns_of_several_types_are_text_in_the_table() -> None:
+    run = shoal.run(lambda x: {"m": x}, [{"x": 1}, {"x": "007"}])
+    assert run.table().column("m").to_pylist() == ["1", "007"]
+
+
+def test_ctrl_c_stops_a_script_cleanly() -> None:
+    Path("script.py").write_text(
+        "import shoal, time\n"
+        "def trial(x):\n"
+        "    open('started', 'w').close()\n"
+        "    time.sleep(60)\n"
+        "run = shoal.run(trial, [{'x': 1}, {'x': 2}])\n"
+        "print(run.state)\n"
+    )
+    process = subprocess.Popen([sys.executable, "script.py"], stdout=subprocess.PIPE, text=True)
+    while not Path("started").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[0] == "stopped\n"
+
+
+def test_what_an_item_reported_can_be_read() -> None:
+    def curve(x: int) -> None:
+        for step in range(3):
+            shoal.report(step=step, loss=x / (step + 1))
+
+    run = shoal.run(curve, [{"x": 6}])
+    assert [(each["step"], each["loss"]) for each in run.reports("t0001")] == [(0, 6.0), (1, 3.0), (2, 2.0)]
+    assert Path(run.folder, "metrics", "reports.csv").read_text().count("t0001") == 3

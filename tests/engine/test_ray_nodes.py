@@ -43,7 +43,7 @@ class Numbers:
     def __init__(self, count: int) -> None:
         self._items = [Item(number, f"t{number}", {}) for number in range(1, count + 1)]
 
-    def take(self, most: int) -> Sequence[Item]:
+    def take(self, most: int, workers: int) -> Sequence[Item]:
         items, self._items = self._items, []
         return items
 

@@ -154,7 +154,7 @@ def test_a_function_that_cannot_be_called_is_refused(place, function, words):
         assert word in said, said
 
 
-@pytest.mark.parametrize("name", ["../up", "/tmp/x", "a b", "", ".hidden", "A", "x" * 64, "a/b"])
+@pytest.mark.parametrize("name", ["../up", "a b", "", ".hidden", "x" * 64])
 def test_a_name_that_is_no_safe_file_name_is_refused(echo, name):
     file = echo.sweep("s", GRID, ECHO)
     echo.write(file, (echo.folder / file).read_text().replace("name: s", f"name: {json.dumps(name)}"))

@@ -23,7 +23,7 @@ class Listed:
     def __init__(self, items: Sequence[Item]) -> None:
         self._items = list(items)
 
-    def take(self, most: int) -> Sequence[Item]:
+    def take(self, most: int, workers: int) -> Sequence[Item]:
         items, self._items = self._items, []
         return items
 
@@ -340,3 +340,18 @@ def test_an_answer_to_a_driver_that_died_is_not_taken_for_an_answer_to_the_next(
     pool.run()
     assert pool.fenced >= 1
     assert bench.world.now() >= 3.9, "the first driver's attempt was taken for the second's"
+
+
+def test_a_retry_goes_back_to_the_worker_that_failed_it_when_no_other_comes_free() -> None:
+    work = items(0.1, 30.0)
+    work[0] = work[0]._replace(params={"seconds": 0.1, "fails": 1})
+    bench = Bench(work, Policy(retries=1))
+    bench.run()
+    assert bench.durable_at[1] < 5
+
+
+def test_stopping_does_not_wait_for_workers_that_are_still_starting() -> None:
+    bench = Bench(items(1.0, 1.0), startup=Startup(500.0))
+    bench.each_moment = lambda progress: bench.pool.stop() if progress.now > 1 else None
+    bench.run()
+    assert bench.world.now() < 20

@@ -38,7 +38,7 @@ class Numbers:
         self._left = iter(range(recorded + 1, count + 1))
         self._next = next(self._left, None)
 
-    def take(self, most: int) -> Sequence[Item]:
+    def take(self, most: int, workers: int) -> Sequence[Item]:
         items = []
         while self._next is not None and len(items) < most:
             items.append(

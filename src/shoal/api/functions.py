@@ -13,6 +13,7 @@ from typing import Any
 from shoal import spec as specs
 from shoal.api.workloads import Prepared
 from shoal.errors import SpecError
+from shoal.files import replacing, write_bytes
 from shoal.spec import Cell, Sweep
 from shoal.store import RunStore
 from shoal.work.sweep.job import SweepJob
@@ -66,12 +67,11 @@ def settle(prepared: Prepared, folder: str) -> None:
     """Put what a function run needs again into its folder."""
     if prepared.rows is None:
         return
-    with open(os.path.join(folder, ROWS_FILE), "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in prepared.rows)
     if prepared.pickled is not None:
-        with open(os.path.join(folder, PICKLE_FILE), "wb") as file_:
-            file_.write(prepared.pickled)
+        write_bytes(os.path.join(folder, PICKLE_FILE), prepared.pickled)
         _use_pickle(prepared.job, folder)
+    with replacing(os.path.join(folder, ROWS_FILE), encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in prepared.rows)
 
 
 def again(store: RunStore) -> Prepared:
@@ -79,8 +79,14 @@ def again(store: RunStore) -> Prepared:
     document = store.document
     spec = specs.loads(store.spec_text, folder=document["folder"], label=f"{store.run}/spec.yaml")
     assert isinstance(spec, Sweep)
-    with open(os.path.join(store.folder, ROWS_FILE), encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
+    try:
+        with open(os.path.join(store.folder, ROWS_FILE), encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file]
+    except FileNotFoundError:
+        raise SpecError(
+            f"Run {store.run} was killed before its rows were kept, and nothing of it ran.",
+            hint=f"Start it again from your program, and remove this one: shoal rm {store.run}",
+        ) from None
     job = SweepJob(spec, ListRows(rows), document["limit"], PICKLE_FILE if document["pickle"] else None)
     if document["pickle"]:
         _use_pickle(job, store.folder)

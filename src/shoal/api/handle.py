@@ -23,6 +23,7 @@ class Run:
         self._summary: Summary | None = None
         self._ended: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._over = threading.Event()
         self._display: Display | None = None
         self.id = ""
         self.folder = ""
@@ -46,6 +47,7 @@ class Run:
         run = cls()
         run.id, run.folder, run._summary = summary.run, summary.folder, summary
         run._ended.put(None)
+        run._over.set()
         return run
 
     def _drive(self, make: Callable[[], Session]) -> None:
@@ -61,6 +63,7 @@ class Run:
             self._failure = error
         finally:
             self._known.set()
+            self._over.set()
             if self._display is not None:
                 self._display.close()
             self._ended.put(None)
@@ -85,14 +88,16 @@ class Run:
         """Watch, and close it at the end."""
         self._display = display
         self.watch(display)
-        if self._thread is None or not self._thread.is_alive():
+        if self._over.is_set():
             display.close()
 
     def wait(self) -> Summary:
         """Until the run has ended. Ctrl-C stops it cleanly, and then this returns."""
-        while self._thread is not None and self._thread.is_alive():
+        while self._thread is not None:
             try:
-                self._thread.join()
+                # Not `join`: interrupted, it takes a thread that lives for one that has ended.
+                self._over.wait()
+                break
             except KeyboardInterrupt:
                 self.stop()
         if self._failure is not None:
@@ -107,12 +112,26 @@ class Run:
 
     def results(self) -> Iterator[dict[str, Any]]:
         """Result rows as items finish, each when it is recorded; ends with the run."""
-        while (item := self._ended.get()) is not None:
+        while (item := self._next_ended()) is not None:
             with read_only(self.folder) as store:
                 yield store.row(item)
         self._ended.put(None)
         if self._failure is not None:
             raise self._failure
+
+    def _next_ended(self) -> str | None:
+        try:
+            return self._ended.get()
+        except KeyboardInterrupt:
+            self.stop()
+            self.wait()
+            raise
+
+    def reports(self, item: str) -> list[dict[str, Any]]:
+        """What an item reported while it ran, in order: `attempt`, `step`, `at`, and the metrics of each report."""
+        with read_only(self.folder) as store:
+            told = store.reports(store.item(item).item.seq)
+        return [{"attempt": each.attempt, "step": each.step, "at": each.at, **each.metrics} for each in told]
 
     @property
     def state(self) -> str:
@@ -133,10 +152,12 @@ class Run:
             return list(store.rows())
 
     def table(self) -> Any:
-        """The rows as a pyarrow table (`.to_pandas()` where pandas is installed)."""
-        import pyarrow
+        """The rows as a pyarrow table (`.to_pandas()` where pandas is installed).
 
-        return pyarrow.Table.from_pylist(self.rows())
+        A column whose values have several types is text, as in results.parquet.
+        """
+        with read_only(self.folder) as store:
+            return store.table()
 
     def __repr__(self) -> str:
         return f"<Run {self.id}: {self.state}>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from typing import Any
 
@@ -131,10 +132,22 @@ def get(run: str, item: str | None = None, *, to: str | None = None) -> str:
 
 def _copy(source: str, target: str) -> str:
     target = os.path.join(Here().folder, target)
-    if os.path.exists(target):
+    if os.path.lexists(target):
         raise SpecError(f"{target} exists already.", hint="Name another folder with --to.")
-    shutil.copytree(source, target, symlinks=True)
+    if os.path.islink(source) or not os.path.isdir(source):
+        raise NotFound(f"{source} is no folder any more: the item put something else in its place.")
+    shutil.copytree(source, target, symlinks=True, ignore=_special)
     return target
+
+
+def _special(folder: str, names: list[str]) -> list[str]:
+    """Pipes, sockets and devices cannot be copied."""
+    modes = {name: os.lstat(os.path.join(folder, name)).st_mode for name in names}
+    return [
+        name
+        for name, mode in modes.items()
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+    ]
 
 
 def remove(run: str) -> str:

@@ -66,6 +66,11 @@ def start(
     if callable(target):
         prepared = functions.from_function(target, rows, settings, here.folder, limit)
     else:
+        if not isinstance(target, str | os.PathLike):
+            raise SpecError(
+                f"Expected a workload file or a function, found a {type(target).__name__}.",
+                hint='shoal.run("sweep.yaml"), or shoal.run(function, rows).',
+            )
         _refuse_settings(rows, settings)
         prepared = workloads.from_file(os.fspath(target), sets, limit)
     handle = Run.begin(lambda: new_session(prepared, machines(cluster), here))
@@ -121,15 +126,16 @@ def resume(
     home = _home(here)
     store = RunStore.open(home, resolve_run(home, run), write=True, now=here.now())
     try:
-        prepared = _again(store)
-        if failed:
-            store.take_failed_again()
-        elif store.state() == "succeeded" and not _more(store, prepared):
+        _forget_stop_request(store)
+        if not failed and store.state() == "succeeded" and not _more(store):
             summary = summarize(store)
             store.close()
             return summary
+        prepared = _again(store)
         where = machines(cluster or store.document.get("cluster"))
         where.ensure_room(prepared.job.need)
+        if failed:
+            store.take_failed_again(prepared.job.still_wanted)
         session = Session(store, prepared.job, where, here)
     except BaseException:
         store.close()
@@ -166,6 +172,13 @@ class _Over(Exception):  # noqa: N818 - not an error: there is nothing left to d
         self.summary = summary
 
 
+def _forget_stop_request(store: RunStore) -> None:
+    """One that was meant for an earlier driver. At once, so that none that is meant for this one is forgotten."""
+    path = os.path.join(store.folder, STOP_FILE)
+    if os.path.exists(path):
+        os.unlink(path)
+
+
 def _again(store: RunStore) -> Prepared:
     """The workload of a run, as its file was then; the table beside it as it is now."""
     document = store.document
@@ -185,10 +198,14 @@ def _again(store: RunStore) -> Prepared:
     return Prepared(spec, workloads.job_of(spec, limit=document["limit"]), document)
 
 
-def _more(store: RunStore, prepared: Prepared) -> bool:
-    """Whether a finished run has new items: rows that were added or changed since."""
+def _more(store: RunStore) -> bool:
+    """Whether a finished run has new items: rows that were added or changed since. A table that is gone has none."""
+    try:
+        prepared = _again(store)
+    except SpecError:
+        return False
     past = Past(store.max_seq() + 1, store.known_contents())
-    return bool(prepared.job.source(past).take(1))
+    return bool(prepared.job.source(past).take(1, 1))
 
 
 def stop(run: str) -> str:

@@ -14,7 +14,7 @@ from shoal.errors import ShoalError
 from shoal.model import Item, Outcome
 from shoal.plan.durations import Durations
 from shoal.shape.pool import Ended, Pool, Progress, Watcher, WorkerUse
-from shoal.store import RunStore
+from shoal.store import RunInfo, RunStore
 from shoal.store.profiles import recall, remember
 from shoal.work.job import Past, PoolJob
 
@@ -40,7 +40,6 @@ class Session:
         self._next_look = 0.0
         self._watchers = Watchers([self])
         self._stop_file = os.path.join(store.folder, STOP_FILE)
-        self._forget_stop_request()
         past = self._past()
         waiting = self._waiting() if past.waiting else iter(())
         store.set_state("running", self._began)
@@ -92,10 +91,6 @@ class Session:
                 self._pool.stop()
 
     # Before.
-
-    def _forget_stop_request(self) -> None:
-        if os.path.exists(self._stop_file):
-            os.unlink(self._stop_file)
 
     def _past(self) -> Past:
         if self._epoch <= 1:
@@ -151,10 +146,11 @@ class Session:
         return summarize(self.store, workers=self._pool.worker_uses())
 
     def _state(self, counts: Any) -> str:
-        failed = counts.get("failed", 0)
-        if self._pool.stopping and not self._pool.stopped_by_failures:
+        if self._pool.stopped_by_failures:
+            return "failed"  # However many failures are allowed: not everything was tried.
+        if self._pool.stopping:
             return "stopped"
-        return "failed" if failed > self.job.failures else "succeeded"
+        return "failed" if counts.get("failed", 0) > self.job.failures else "succeeded"
 
     def _tidy(self) -> None:
         """Folders that workers were killed in, and that nothing was left in."""
@@ -188,7 +184,18 @@ def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:
         info.best,
         store.folder,
         workers or [WorkerUse(**use) for use in store.get("workers", [])],
+        _notes(info),
     )
+
+
+def _notes(info: RunInfo) -> list[str]:
+    """What a person should know, and would not see."""
+    if info.objective is not None and info.best is None and info.items.get("done"):
+        metric = info.objective[0]
+        return [
+            f"no trial reported a number as {metric!r}, which objective: asks for; so there is no best one."
+        ]
+    return []
 
 
 def read_only(folder: str) -> RunStore:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 TYPE_CHECKING = False
@@ -32,9 +33,23 @@ TRIAL = "shoal.work.sweep.trial"
 """What workers of most runs need: loaded in the process that starts them, while this one still thinks."""
 
 
+def open_missing_streams() -> None:
+    """A stream that was closed (`shoal run x.yaml >&-`) must not become the first file that is opened here."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - lives as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - lives as long as the process
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say; the exit code. Never raises."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    open_missing_streams()
     if not given or given[0] not in DRIVING or "--help" in given:
         from shoal.cli.obeying import obey
 

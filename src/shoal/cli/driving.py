@@ -6,8 +6,11 @@ import gc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from shoal.cli.stopping import Stopping
+
 if TYPE_CHECKING:
     from shoal.api.session import Session
+    from shoal.api.summary import Summary
 
 
 def run(file: str, cluster: str | None, sets: Sequence[str], limit: int | None, as_json: bool) -> int:
@@ -18,7 +21,10 @@ def run(file: str, cluster: str | None, sets: Sequence[str], limit: int | None, 
     from shoal.cluster.here import Here
 
     prepared = workloads.from_file(file, sets, limit)
-    return drive(new_session(prepared, machines(cluster), Here()), as_json)
+    where = machines(cluster)
+    with Stopping(as_json=as_json) as stopping:
+        summary = drive(new_session(prepared, where, Here()), stopping)
+    return tell(summary, as_json)
 
 
 def resume(run: str, failed: bool, cluster: str | None, as_json: bool) -> int:
@@ -26,31 +32,32 @@ def resume(run: str, failed: bool, cluster: str | None, as_json: bool) -> int:
     from shoal.api import running
     from shoal.api.summary import Summary
 
-    session = running.resume(run, failed=failed, cluster=cluster)
-    if isinstance(session, Summary):
-        from shoal.cli import ending
-
-        return ending.tell(session, as_json)
-    return drive(session, as_json)
+    with Stopping(as_json=as_json) as stopping:
+        found = running.resume(run, failed=failed, cluster=cluster)
+        summary = found if isinstance(found, Summary) else drive(found, stopping)
+    return tell(summary, as_json)
 
 
-def drive(session: Session, as_json: bool) -> int:
-    """To the end of the run, with a display; then what came of it."""
+def tell(summary: Summary, as_json: bool) -> int:
+    """Say what came of it; the exit code."""
+    from shoal.cli import ending
+
+    return ending.tell(summary, as_json)
+
+
+def drive(session: Session, stopping: Stopping) -> Summary:
+    """To the end of the run, with a display."""
     from shoal.api.display.board import Board
     from shoal.cli.display import display_for, greet
-    from shoal.cli.stopping import Stopping
 
     info = session.store.info()
     board = Board.of(info, session.job.total())
     display = display_for(board)
     session.watch(display)
     gc.enable()
-    with Stopping(session, board, as_json=as_json):
-        greet(info, board)
-        try:
-            summary = session.drive()
-        finally:
-            display.close()
-    from shoal.cli import ending
-
-    return ending.tell(summary, as_json)
+    stopping.attach(session, board)
+    greet(info, board)
+    try:
+        return session.drive()
+    finally:
+        display.close()

@@ -44,6 +44,8 @@ def tell(summary: Summary, as_json: bool) -> int:
     with suppress(ReaderGoneError):
         if as_json:
             echo_json(summary.document())
+            if summary.state == "stopped":
+                say(f"Go on with: shoal resume {summary.run}")
         else:
             _tell_in_words(summary)
     return summary.exit_code

@@ -34,13 +34,20 @@ def _obey(arguments: Sequence[str], as_json: bool) -> int:
 
         return call(arguments)
     except ShoalError as error:
-        return failing.of_request(error, as_json)
+        return _tell_error(error, as_json)
     except KeyboardInterrupt:
         return failing.of_interruption(as_json)
     except ReaderGoneError:
         raise
     except Exception as error:  # noqa: BLE001 - the last place that can say anything about it
         return failing.of_shoal(error, as_json)
+
+
+def _tell_error(error: ShoalError, as_json: bool) -> int:
+    try:
+        return failing.of_request(error, as_json)
+    except ShoalError as again:  # Where the error is that nothing can be written to stdout.
+        return failing.of_request(again, as_json=False)
 
 
 def _flush(code: int) -> int:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a run is driven: the first stops it cleanly, the second kills it at once."""
+"""Ctrl-C, SIGTERM and SIGHUP while a run is driven: the first stops it cleanly, the second kills it at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shoal.api.display.board import Board
     from shoal.api.session import Session
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ECHO_S = 0.5
 """Programs that start others often pass on a signal that the other had already: that is not a second one."""
 SHOW_CURSOR = b"\x1b[?25h"
@@ -22,18 +22,33 @@ STOPPING = "Stopping: what runs is asked to end. Ctrl-C again kills it at once."
 
 
 class Stopping:
-    """In this `with`, signals stop the session. To be used in the main thread."""
+    """In this `with`, signals stop the session: the one that `attach` names, as soon as it does.
 
-    def __init__(self, session: Session, board: Board, *, as_json: bool) -> None:
-        self._session = session
-        self._board = board
+    To be used in the main thread, from before the run is made: a run must not be left behind half made.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._session: Session | None = None
+        self._board: Board | None = None
         self._as_json = as_json
         self._first: float | None = None
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Stopping:
-        self._handlers = {number: signal.signal(number, self._heard) for number in SIGNALS}
+        for number in SIGNALS:
+            if signal.getsignal(number) != signal.SIG_IGN:  # As nohup leaves SIGHUP.
+                self._handlers[number] = signal.signal(number, self._heard)
         return self
+
+    def attach(self, session: Session, board: Board) -> None:
+        """From here on there is something to stop; a signal that came before counts."""
+        self._session, self._board = session, board
+        if self._first is not None:
+            self._stop(session, board)
+
+    def _stop(self, session: Session, board: Board) -> None:
+        board.note = STOPPING
+        session.stop()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -45,8 +60,8 @@ class Stopping:
         now = time.monotonic()
         if self._first is None:
             self._first = now
-            self._board.note = STOPPING
-            self._session.stop()
+            if self._session is not None and self._board is not None:
+                self._stop(self._session, self._board)
         elif now - self._first > ECHO_S:
             self._kill()
 
@@ -55,7 +70,7 @@ class Stopping:
 
         Straight to the file descriptors, because this may have interrupted a write to the same stream.
         """
-        run = self._board.run
+        run = self._board.run if self._board is not None else "last"
         cursor = SHOW_CURSOR if os.isatty(2) else b""
         _write(2, cursor + f"\nKilled. Go on with: shoal resume {run}\n".encode())
         if self._as_json:

@@ -6,12 +6,19 @@ import os
 import time
 from collections.abc import Mapping
 
+from shoal.errors import SpecError
+
 
 class Here:
     """Passed in where others need it, so that only this module touches the real ones."""
 
     def __init__(self) -> None:
-        self.folder = os.getcwd()
+        try:
+            self.folder = os.getcwd()
+        except FileNotFoundError:
+            raise SpecError(
+                "The current folder does not exist any more.", hint="Go to another one with cd."
+            ) from None
         self.environment: Mapping[str, str] = os.environ
 
     def now(self) -> float:

@@ -173,6 +173,13 @@ class RunReader:
             return None
         return found
 
+    def table(self) -> Any:
+        """All rows as a pyarrow table, with the types of results.parquet."""
+        from shoal.store.results import table
+
+        with self._guard():
+            return table(self._connection)
+
     def columns(self) -> list[str]:
         """The columns of result rows, in order; no item is read for it."""
         with self._guard():

@@ -10,12 +10,12 @@ import json
 import os
 import sqlite3
 from collections.abc import Collection, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import IO, Any
 
 from shoal.files import replacing
 from shoal.spec.cell import text_of
-from shoal.store.rows import Columns, Result, read_columns, results
+from shoal.store.rows import Columns, Result, read_columns, results, timestamp
 from shoal.store.sqlite import clean
 
 _GROUP = 20_000
@@ -89,22 +89,71 @@ def _kind(value: Any) -> type:
     return kind
 
 
-def _write_parquet(connection: sqlite3.Connection, path: str, columns: Columns, kinds: Kinds) -> None:
+def table(connection: sqlite3.Connection) -> Any:
+    """All rows as one pyarrow table, with the types of results.parquet."""
     import pyarrow
+
+    columns = read_columns(connection)
+    kinds: Kinds = {name: set() for name in columns.names()}
+    for result in results(connection):
+        _note(kinds, result, columns)
+    schema = _schema(columns, kinds)
+    return pyarrow.concat_tables([schema.empty_table(), *_tables(connection, columns, schema)])
+
+
+def _write_parquet(connection: sqlite3.Connection, path: str, columns: Columns, kinds: Kinds) -> None:
     import pyarrow.parquet
 
-    fixed = {"seconds": pyarrow.float64(), "attempt": pyarrow.int64()}
-    types = {name: fixed.get(name) or _arrow_type(pyarrow, kinds[name]) for name in columns.names()}
-    schema = pyarrow.schema(list(types.items()))
+    schema = _schema(columns, kinds)
     with replacing(path, "wb") as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
-        for group in _groups(connection):
-            texts = {name for name, kind in types.items() if pyarrow.types.is_string(kind)}
-            values = _columnar(group, columns, texts)
-            arrays = [
-                pyarrow.array(column, kind) for column, kind in zip(values, types.values(), strict=True)
+        for part in _tables(connection, columns, schema):
+            writer.write_table(part)
+
+
+def _schema(columns: Columns, kinds: Kinds) -> Any:
+    import pyarrow
+
+    fixed = {"seconds": pyarrow.float64(), "attempt": pyarrow.int64()}
+    return pyarrow.schema(
+        [(name, fixed.get(name) or _arrow_type(pyarrow, kinds[name])) for name in columns.names()]
+    )
+
+
+def _tables(connection: sqlite3.Connection, columns: Columns, schema: Any) -> Iterator[Any]:
+    """The rows in parts, none of which is kept while the next is read."""
+    import pyarrow
+
+    texts = {field.name for field in schema if pyarrow.types.is_string(field.type)}
+    for group in _groups(connection):
+        values = _columnar(group, columns, texts)
+        arrays = [pyarrow.array(column, kind) for column, kind in zip(values, schema.types, strict=True)]
+        yield pyarrow.table(arrays, schema=schema)
+        del group, arrays  # before the next group is read
+
+
+def write_reports(connection: sqlite3.Connection, folder: str) -> None:
+    """`metrics/reports.csv`: what items reported while they ran, a line each; no file when none did."""
+    names = list(read_columns(connection).metrics)
+    query = (
+        "SELECT items.id, reports.attempt, step, at, reports.metrics FROM reports JOIN items USING (seq)"
+        " ORDER BY seq, reports.attempt, number"
+    )
+    rows = connection.execute(query)
+    first = rows.fetchone()
+    if first is None:
+        return
+    os.makedirs(os.path.join(folder, "metrics"), exist_ok=True)
+    path = os.path.join(folder, "metrics", "reports.csv")
+    with replacing(path, "w", encoding="utf-8", newline="", errors="replace") as file:
+        writer = csv.writer(_Lines(file))
+        writer.writerow(["item", "attempt", "step", "at", *names])
+        for item, attempt, step, at, told in chain([first], rows):
+            metrics = json.loads(told)
+            cells = [metrics.get(name) for name in names]
+            plain = [
+                value if value is None or type(value) in _PLAIN else json.dumps(value) for value in cells
             ]
-            writer.write_table(pyarrow.table(arrays, schema=schema))
-            del group, arrays  # before the next group is read
+            writer.writerow([item, attempt, step, timestamp(at), *plain])
 
 
 def _arrow_type(pyarrow: Any, kinds: set[type]) -> Any:

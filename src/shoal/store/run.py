@@ -14,7 +14,7 @@ from typing import Any
 
 from shoal.errors import NotFound, SpecError, nearest
 from shoal.files import write_text
-from shoal.model import Plan
+from shoal.model import Item, Plan
 from shoal.store import index, meta
 from shoal.store.encode import plain
 from shoal.store.home import cannot_make, make_home, run_folder, run_ids
@@ -160,26 +160,32 @@ class RunStore(RunReader):
             self._journal = SqliteJournal(self._connection, self._path, self.run)
         return self._journal
 
-    def take_failed_again(self) -> int:
-        """Failed items wait again, with none of their attempts used. How many."""
+    def take_failed_again(self, wanted: Callable[[Item], bool] = lambda item: True) -> int:
+        """Those of the failed items that are still wanted wait again, with none of their attempts used. How many."""
         if self._journal is not None:
             self._journal.commit()
+        again = [(item.seq,) for item in self.failed_items() if wanted(item)]
         with self._guard(), transaction(self._connection):
-            count = self._connection.execute(
+            self._connection.executemany(
                 "UPDATE items SET state='waiting', used=0, node=NULL, started=NULL, seconds=NULL,"
-                " metrics=NULL, error=NULL WHERE state='failed'"
-            ).rowcount
+                " metrics=NULL, error=NULL WHERE state='failed' AND seq=?",
+                again,
+            )
             meta.write(self._connection, {"counts": count_again(self._connection)})
         if self._journal is not None:
             self._journal.reload()
-        return count
+        return len(again)
 
     def write_results(self) -> str:
-        """Write `results.csv` and `results.parquet`, each whole or not at all. The path of the first."""
-        from shoal.store.results import write_results
+        """Write `results.csv`, `results.parquet` and `metrics/reports.csv`, each whole or not at all.
+
+        The path of the first.
+        """
+        from shoal.store.results import write_reports, write_results
 
         self._remove_unfinished(".results.")
         with self._guard():
+            write_reports(self._connection, self.folder)
             return write_results(self._connection, self.folder)
 
     def _remove_unfinished(self, prefix: str) -> None:

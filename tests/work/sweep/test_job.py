@@ -38,7 +38,7 @@ def job(folder: Path, limit: int | None = None, **keys: Any) -> SweepJob:
 def taken(source: Any) -> list[Any]:
     items = []
     while not source.finished():
-        items += source.take(10)
+        items += source.take(10, 10)
     return items
 
 
@@ -163,7 +163,7 @@ def test_a_search_stops_at_its_count_and_learns_from_an_earlier_session(tmp_path
         objective={"metric": "score", "goal": "max"},
     )
     first = made.source(Past())
-    items = [*first.take(2)]
+    items = [*first.take(2, 2)]
     for item in items:
         first.ended(item, Outcome("done", {"score": item.params["a"]}))
     past = Past(3, {}, iter([(item, Outcome("done", {"score": 1.0})) for item in items]))
@@ -181,3 +181,17 @@ def test_a_repeated_search_tells_the_mean_once_all_repeats_have_ended(tmp_path: 
     assert [item.params for item in items[:3]] == [items[0].params] * 3
     for item in items:
         source.ended(item, Outcome("done", {"score": 1.0}))
+
+
+def test_a_search_that_learns_does_not_run_far_ahead_of_what_it_knows(tmp_path: Path) -> None:
+    made = job(
+        tmp_path,
+        trials={"search": {"a": {"float": [0, 1]}}, "count": 100, "seed": 1},
+        objective={"metric": "score", "goal": "max"},
+    )
+    source = made.source(Past())
+    items = [*source.take(50, 3)]
+    assert len(items) == 6
+    assert source.take(50, 3) == []
+    source.ended(items[0], Outcome("done", {"score": 1.0}))
+    assert len(source.take(50, 3)) == 1

@@ -29,6 +29,8 @@ from shoal.model import (
     WorkerLost,
 )
 
+FORGIVEN = 2
+"""How often the process that starts workers may die before its death counts against what ran."""
 BURST = 64
 PAUSE_S = 0.0015
 """After a burst of events, let more arrive instead of being woken for each one."""
@@ -81,6 +83,7 @@ class LocalEngine:
         self._events: list[Event] = []
         self._selector = selectors.DefaultSelector()
         self._zygote: spawning.ZygoteClient | None = None
+        self._zygotes_lost = 0
         self._numbers = 0
         self._busy = False
         self._closed = False
@@ -125,6 +128,7 @@ class LocalEngine:
             "factory": factory._asdict(),
             "log": os.path.join(self._root, log_file),
             "root": self._root,
+            "clock_offset": self._offset,
             "cpu": place.need.cpu,
             "memory_bytes": place.need.memory_bytes,
             "devices": place.devices,
@@ -229,7 +233,7 @@ class LocalEngine:
             self._lose_zygote()
             return
         for answer in told:
-            if "exit" in answer and answer["exit"] in self._workers:
+            if answer["exit"] in self._workers:
                 self._lose(self._workers[answer["exit"]], answer["status"], answer["why"])
 
     def _lose_zygote(self) -> None:
@@ -237,7 +241,10 @@ class LocalEngine:
         self._selector.unregister(self._zygote.socket)
         self._zygote.close()
         self._zygote = None
+        self._zygotes_lost += 1
         for worker in list(self._workers.values()):
+            # Nobody knows which of them did it, so nobody is to blame; until it happens again and again.
+            worker.cause = "node" if self._zygotes_lost <= FORGIVEN else worker.cause
             self._lose(worker, None, "the process that starts workers was killed")
 
     def _lose(self, worker: _Worker, status: int | None, why: str | None) -> None:
@@ -261,6 +268,8 @@ class LocalEngine:
             return "start", worker.failure
         if worker.cause == "killed":
             return "killed", "killed by its driver"
+        if worker.cause == "node":
+            return "node", str(why)
         if worker.ended and status == 0 and worker.running is None:
             return "ended", "ended"
         return "crash", why or describe_status(status)

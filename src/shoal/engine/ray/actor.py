@@ -11,6 +11,7 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -60,8 +61,10 @@ class WorkerActor:
         if package is not None:
             folder = shipping.unpack(package, os.path.join(base, "folders"))
             request = {**request, "factory": {**request["factory"], "folder": folder}}
+        # Monotonic time means something only on its own machine.
+        here = {"log": self._log, "root": self._root, "clock_offset": time.time() - time.monotonic()}
         with theirs:
-            self._zygote.spawn({**request, "log": self._log, "root": self._root}, theirs)
+            self._zygote.spawn({**request, **here}, theirs)
 
     async def send(self, message: list[Any]) -> None:
         """Pass a message to the process; `kill` is for the process that started it."""
@@ -69,7 +72,7 @@ class WorkerActor:
             self._zygote.kill(self._worker)
             return
         if message[0] == "chunk":
-            self._names.update((entry[0], entry[2]) for entry in message[1])
+            self._names.update(messages.names(message[1]))
         self._connection.send(message)
         while self._connection.backlog:
             await asyncio.sleep(0.001)

@@ -44,7 +44,8 @@ class ItemFolder:
         self._path = target
 
     def leave(self) -> bool:
-        """The item is over: whether it left anything behind. An empty folder serves the next item."""
+        """The item is over: whether it left anything behind. An empty folder serves the next item: `enter` that, or
+        `park` it before anybody hears of this end."""
         if self._path is None:
             return False
         try:
@@ -56,6 +57,16 @@ class ItemFolder:
         if kept:
             self._path = None
         return kept
+
+    def park(self) -> None:
+        """Nothing follows: the spare folder gives up its item's name, which a retry on another worker may need."""
+        if self._path is not None:
+            spare = os.path.join(self._root, f".spare-{os.getpid()}")
+            try:
+                os.rename(self._path, spare)
+                self._path = spare
+            except OSError:
+                self.close()
 
     def close(self) -> None:
         """Remove the spare folder."""

@@ -26,10 +26,20 @@ ERROR_LENGTH = 2000
 
 
 class Harness:
-    """Runs items for one worker. `emit` sends messages at once and may be called from both threads."""
+    """Runs items for one worker. `emit` sends messages at once and may be called from both threads.
 
-    def __init__(self, emit: Callable[[Sequence[messages.Message]], None], folder: str, log_fd: int) -> None:
+    `now` is the engine's clock: what is told has to be comparable with what the engine says the time is.
+    """
+
+    def __init__(
+        self,
+        emit: Callable[[Sequence[messages.Message]], None],
+        folder: str,
+        log_fd: int,
+        now: Callable[[], float],
+    ) -> None:
         self._emit = emit
+        self._now = now
         self._log_fd = log_fd
         self._home = os.getcwd()
         self._queue: deque[messages.Entry] = deque()
@@ -79,6 +89,8 @@ class Harness:
         while True:
             entry = self._next(block=False)
             if entry is None:
+                self._items.park()
+                self._checkpoints.park()
                 self._emit(told)
                 told = []
                 entry = self._next(block=True)
@@ -97,22 +109,20 @@ class Harness:
     def _attempt(
         self, runner: Runner, entry: messages.Entry, told: list[messages.Message]
     ) -> messages.Message:
-        seq, attempt, item, params, texts = entry
+        seq, attempt, counted, item, params, texts = entry
         last: dict[str, Any] = {}
-        work = Work(seq, attempt, item, params, texts, report=self._reporter(seq, attempt, last))
-        work.folder = self._items.enter(item)
-        work.log_fd = self._log_fd
-        os.chdir(self._home)  # An earlier item may have gone elsewhere.
-        environment = os.environ
-        environment["SHOAL_ITEM"] = item
-        environment["SHOAL_ATTEMPT"] = str(attempt)
-        environment["SHOAL_ITEM_DIR"] = work.folder
-        environment["SHOAL_CHECKPOINT_DIR"] = self._checkpoints.enter(item)
+        report = self._reporter(seq, attempt, last)
+        work = Work(seq, attempt, item, params, texts, report=report, counted_attempt=counted)
+        try:
+            self._settle(work)
+        except OSError:
+            self._emit(told)  # This worker is of no use any more, but what it has done is done.
+            raise
         log_start = os.lseek(self._log_fd, 0, os.SEEK_END)
         self._current = work
         reporting.set_current(work)
         began = time.perf_counter()
-        told.append(messages.started(seq, attempt, time.time(), log_start))
+        told.append(messages.started(seq, attempt, self._now(), log_start))
         self._emit(told)
         state, metrics, error = self._run(runner, work)
         seconds = time.perf_counter() - began
@@ -126,8 +136,19 @@ class Harness:
         kept = self._items.leave()
         last.update(metrics)
         return messages.ended(
-            seq, attempt, time.time(), state, last, error, seconds, log_start, log_end, kept
+            seq, attempt, self._now(), state, last, error, seconds, log_start, log_end, kept
         )
+
+    def _settle(self, work: Work) -> None:
+        """Give the item its folders and its variables."""
+        work.folder = self._items.enter(work.id)
+        work.log_fd = self._log_fd
+        os.chdir(self._home)  # An earlier item may have gone elsewhere.
+        environment = os.environ
+        environment["SHOAL_ITEM"] = work.id
+        environment["SHOAL_ATTEMPT"] = str(work.counted_attempt)
+        environment["SHOAL_ITEM_DIR"] = work.folder
+        environment["SHOAL_CHECKPOINT_DIR"] = self._checkpoints.enter(work.id)
 
     def _run(self, runner: Runner, work: Work) -> tuple[str, Mapping[str, Any], str | None]:
         try:
@@ -140,9 +161,11 @@ class Harness:
                 return work.cancelled[0], {}, work.cancelled[1]
             return "done", _returned(result), None
         except Cancelled:
+            self._interruptible = False  # Asked by a report, it may still be on its way as a signal.
             state, why = work.cancelled or ("stopped", "stopped")
             return state, {}, why
         except BaseException as error:  # noqa: BLE001 - whatever user code raises is a failed item, nothing more
+            self._interruptible = False
             if work.cancelled:
                 return work.cancelled[0], {}, work.cancelled[1]
             return "failed", {}, _sentence(error)
@@ -154,7 +177,7 @@ class Harness:
     ) -> Callable[[Mapping[str, Any], int | None], None]:
         def send(metrics: Mapping[str, Any], step: int | None) -> None:
             last.update(metrics)
-            self._emit([messages.progressed(seq, attempt, time.time(), metrics, step)])
+            self._emit([messages.progressed(seq, attempt, self._now(), metrics, step)])
             work = self._current
             if work is not None and work.cancelled and work.on_cancel is None:
                 raise Cancelled

@@ -22,11 +22,11 @@ from shoal.model import (
 
 Message = list[Any]
 Entry = Sequence[Any]
-"""An item on its way to a worker: seq, attempt, id, params, texts."""
+"""An item on its way to a worker: seq, attempt, which of the attempts that count this is, id, params, texts."""
 
 
 def entry(item: Item) -> Entry:
-    return (item.seq, item.attempt, item.id, item.params, item.texts)
+    return (item.seq, item.attempt, item.used + 1, item.id, item.params, item.texts)
 
 
 def ready(at: float, startup_s: float) -> Message:
@@ -62,6 +62,11 @@ def ended(
 
 def returned(items: Sequence[tuple[int, int]]) -> Message:
     return ["returned", items]
+
+
+def names(entries: Sequence[Entry]) -> dict[int, str]:
+    """The ids of items on their way, by seq."""
+    return {entry[0]: entry[3] for entry in entries}
 
 
 def kept(told: Sequence[Message]) -> list[int]:

@@ -94,7 +94,7 @@ def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
 def _wait(child: subprocess.Popen[bytes], wake: int, reports: ReportFile, work: Work) -> None:
     poll = select.poll()
     poll.register(wake, select.POLLIN)
-    ended = os.pidfd_open(child.pid) if hasattr(os, "pidfd_open") else None
+    ended = _end_of(child.pid)
     if ended is not None:
         poll.register(ended, select.POLLIN)
     kill_at: float | None = None
@@ -111,6 +111,14 @@ def _wait(child: subprocess.Popen[bytes], wake: int, reports: ReportFile, work: 
     finally:
         if ended is not None:
             os.close(ended)
+
+
+def _end_of(pid: int) -> int | None:
+    """A descriptor that can be read once the process has ended; None where the system has none, or allows none."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def _why(status: int, log_fd: int, log_start: int) -> str:
@@ -154,5 +162,5 @@ class ReportFile:
             attempt, step, metrics = json.loads(line)
         except (ValueError, TypeError, RecursionError):
             return
-        if attempt == str(self._work.attempt) and isinstance(metrics, Mapping):
+        if attempt == str(self._work.counted_attempt) and isinstance(metrics, Mapping):
             self._work.report(metrics, step if is_step(step) else None)

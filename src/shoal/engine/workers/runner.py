@@ -12,6 +12,7 @@ class Work:
     __slots__ = (
         "attempt",
         "cancelled",
+        "counted_attempt",
         "folder",
         "id",
         "log_fd",
@@ -33,6 +34,7 @@ class Work:
         report: Callable[[Mapping[str, Any], int | None], None],
         folder: str = "",
         log_fd: int = 1,
+        counted_attempt: int = 1,
     ) -> None:
         self.seq = seq
         self.attempt = attempt
@@ -45,6 +47,8 @@ class Work:
         """The item's own folder (`SHOAL_ITEM_DIR`)."""
         self.log_fd = log_fd
         """Where the output of processes started for this item goes."""
+        self.counted_attempt = counted_attempt
+        """Which of those that count this is (`SHOAL_ATTEMPT`); `attempt` also counts those handed out in vain."""
         self.cancelled: tuple[str, str] | None = None
         """(state, why) once somebody asked for the end."""
         self.on_cancel: Callable[[], None] | None = None

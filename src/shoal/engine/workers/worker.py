@@ -43,13 +43,19 @@ def main(connection: socket.socket, request: Mapping[str, Any]) -> int:
 
 def _serve(connection: socket.socket, request: Mapping[str, Any], send: Any) -> None:
     """Set up, make the runner, run items."""
-    began = time.perf_counter()
+    offset: float = request["clock_offset"]
+
+    def now() -> float:
+        """The engine's clock: monotonic time is the same in every process of a machine, wall time may be set."""
+        return offset + time.monotonic()
+
+    began = now()
     log_fd = _redirect(request["log"])
     _set_up(request)
-    harness = Harness(send, request["root"], log_fd)
+    harness = Harness(send, request["root"], log_fd, now)
     runner = make_runner(request["factory"])
     threading.Thread(target=_listen, args=(connection, harness), daemon=True).start()
-    send([messages.ready(time.time(), time.perf_counter() - began)])
+    send([messages.ready(now(), now() - began)])
     harness.loop(runner)
 
 
@@ -68,8 +74,9 @@ def _redirect(log: str) -> int:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    # Made anew: a driver whose own streams were closed has none to pass on.
+    sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     return log_fd
 
 

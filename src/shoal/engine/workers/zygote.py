@@ -88,7 +88,6 @@ class Zygote:
             self._become_worker(request, descriptor)
         os.close(descriptor)
         self._workers[pid] = request["worker"]
-        self._tell({"pid": pid, "worker": request["worker"]})
 
     def _become_worker(self, request: dict[str, Any], descriptor: int) -> None:
         status = 70

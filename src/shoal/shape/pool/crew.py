@@ -12,6 +12,9 @@ from shoal.shape.pool.values import WorkerUse
 START_FAILURES = 5
 """Workers in a row that fail to start before the run gives up."""
 
+START_S = 600.0
+"""A worker that is not ready after so long (an import that hangs) is killed, and counts as one that failed."""
+
 NODE_PATIENCE_S = 300.0
 """How long a run that lost all its nodes waits for one to come back."""
 
@@ -62,6 +65,10 @@ class Member:
         self.idle_since = now
         self.work_s = 0.0
         self.items = 0
+
+    def ran_s(self, now: float) -> float:
+        """How long its item has run; nothing, when none does."""
+        return 0.0 if self.current is None or self.current.started is None else now - self.current.started
 
     def use(self, now: float) -> WorkerUse:
         ready = self.ready_at if self.ready_at is not None else now
@@ -156,7 +163,8 @@ class Crew:
             member.work_s += event.at - member.current.started
             member.items += 1
         self.past.append(member.use(event.at))
-        if event.cause == "start" or (member.ready_at is None and event.cause != "node"):
+        failed = event.cause == "start" or (member.ready_at is None and event.cause != "node")
+        if failed and not member.leaving:
             self.start_failures += 1
             if self.start_failures >= START_FAILURES:
                 raise EngineError(
@@ -171,6 +179,12 @@ class Crew:
             self._recall(member)
             if not member.flights:
                 self._engine.end(member.number)
+
+    def look_at_start(self, member: Member, now: float, stopping: bool) -> None:
+        """Kill a worker that takes too long to be ready; one that nothing is wanted of any more, at once."""
+        if member.ready_at is None and (stopping or now - member.spawned_at > START_S):
+            member.leaving = member.leaving or stopping
+            self._engine.kill(member.number)
 
     def finished_chunk(self, member: Member) -> None:
         if member.leaving and not member.flights:

@@ -40,8 +40,6 @@ LOOK_S = 0.05
 """How often running items are looked at for timeouts, and watchers are told."""
 STUCK_S = 0.2
 """An item that runs longer than this gives up the chunk-mates that wait behind it."""
-START_S = 600.0
-"""A worker that is not ready after so long (an import that hangs) is killed, and counts as one that failed."""
 IDLE_S = 1.0
 """A worker with nothing to do this long is let go."""
 
@@ -119,8 +117,9 @@ class Pool:
         return True
 
     def stop(self) -> None:
-        """Hand out nothing more, ask what runs to end, keep the rest for a resume."""
-        self._stopping = True
+        """Hand out nothing more, ask what runs to end, keep the rest for a resume. Too late when all has ended."""
+        if self._kill_at is None:
+            self._stopping = True
 
     @property
     def stopping(self) -> bool:
@@ -142,17 +141,17 @@ class Pool:
             return True
         return self._supply.exhausted() and not self._ready and not self._ready.delayed
 
-    def _hungry(self) -> int:
+    def _hungry(self, workers: int) -> int:
         """How many more items the workers could be given now, counting those that do not exist yet."""
         mean = self._durations.mean_s
-        workers = max(1, min(self._crew.limit(), 10_000))
         each = chunking.ahead(mean, PLENTY, workers)
         return workers * each - len(self._ready) - len(self._flights) - self._ready.delayed
 
     def _feed_all(self) -> None:
         if self._stopping or self._recording.failing:
             return
-        self._supply.refill(self._hungry())
+        workers = max(1, min(self._crew.limit(), PLENTY))
+        self._supply.refill(self._hungry(workers), workers)
         now = self._engine.now()
         self._ready.wake(now)
         self._reorder()
@@ -161,7 +160,7 @@ class Pool:
         for member in sorted(members, key=lambda member: len(member.flights)):
             if not self._ready:
                 break
-            self._feed(member, len(members))
+            self._feed(member, len(members), now)
         if not self._ready and self._supply.exhausted():
             self._let_idle_go(members, now)
 
@@ -171,15 +170,15 @@ class Pool:
             self._ready.reorder()
             self._next_order = self._durations.version + max(1, len(self._ready) // 10)
 
-    def _feed(self, member: Member, members: int) -> None:
+    def _feed(self, member: Member, members: int, now: float) -> None:
         want = chunking.ahead(self._durations.mean_s, len(self._ready), members)
         have = len(member.flights)
-        if have > want // 2:
+        if have > want // 2 or member.ran_s(now) > STUCK_S:
             return
         chunk: list[Item] = []
         budget = chunking.HORIZON_S
         while len(chunk) + have < want:
-            item = self._ready.pop(member.number, alone=members == 1)
+            item = self._ready.pop(member.number, now, alone=members == 1)
             if item is None:
                 break
             expected = self._durations.expect(item) or 0.0
@@ -299,7 +298,8 @@ class Pool:
             ran = flight.started is not None or event.running == (flight.item.seq, flight.attempt)
             if not ran:
                 self._wait_again(flight)
-            elif event.cause == "node":
+            elif event.cause == "node" or (event.cause == "killed" and flight.cancelled is None):
+                # Nobody is to blame: it had only just followed the one that its worker was killed for.
                 self._journal.requeued(flight.item.seq, flight.attempt, flight.item.used, event.why)
                 self._recording.dirty = True
                 self._wait_again(flight)
@@ -360,8 +360,7 @@ class Pool:
     def _look_at(self, member: Member, now: float) -> None:
         if self._stopping:
             self._crew.recall(member)
-        if member.ready_at is None and now - member.spawned_at > START_S:
-            self._engine.kill(member.number)
+        self._crew.look_at_start(member, now, self._stopping)
         flight = member.current
         if flight is None or flight.started is None:
             return

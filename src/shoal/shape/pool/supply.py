@@ -28,14 +28,14 @@ class Supply:
         """Whether nothing more will ever come."""
         return self._resumed is None and self._source.finished()
 
-    def refill(self, hungry: int) -> None:
+    def refill(self, hungry: int, workers: int) -> None:
         """Get more, if there are fewer than plenty; new ones only as far as workers could take them now."""
         if len(self._ready) >= PLENTY:
             return
         if self._resumed is not None:
             self._take_resumed(self._resumed)
         elif hungry > 0 and not self._source.finished():
-            self._take_new(hungry)
+            self._take_new(hungry, workers)
 
     def _take_resumed(self, resumed: Iterator[Item]) -> None:
         for item in resumed:
@@ -44,8 +44,8 @@ class Supply:
                 return
         self._resumed = None
 
-    def _take_new(self, hungry: int) -> None:
-        items = self._source.take(hungry)
+    def _take_new(self, hungry: int, workers: int) -> None:
+        items = self._source.take(hungry, workers)
         if items:
             self._recording.journal.add(items)
             self._recording.dirty = True

@@ -28,8 +28,11 @@ class Policy(NamedTuple):
 class Source(Protocol):
     """Where new items come from: a table, a grid, a search that learns from the results."""
 
-    def take(self, most: int) -> Sequence[Item]:
-        """New items, numbered onwards: fewer than `most` or more, as suits the source; none when it has none now."""
+    def take(self, most: int, workers: int) -> Sequence[Item]:
+        """New items, numbered onwards: fewer than `most` or more, as suits the source; none when it has none now.
+
+        `workers` is how many could work at the same time.
+        """
 
     def left(self) -> int:
         """How many more there will be, as far as the source can tell."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from shoal.engine.programs import is_program
 from shoal.errors import Problem, nearest
 from shoal.spec import Sweep
 from shoal.spec.command import placeholders, template
@@ -14,9 +15,26 @@ from shoal.spec.command import placeholders, template
 INTERPRETERS = ("python", "python3", "bash", "sh")
 
 
-def check(spec: Sweep, columns: Sequence[str], pickle: str | None) -> list[Problem]:
-    """Every problem that does not need a worker to be seen."""
-    return [*_not_yet(spec), *_run(spec, columns, pickle)]
+def check(spec: Sweep, columns: Sequence[str] | None, pickle: str | None) -> list[Problem]:
+    """Every problem that does not need a worker to be seen. `columns` are None when the table cannot be read."""
+    if not os.path.isdir(spec.folder):
+        return [
+            Problem(f"The workload's folder {spec.folder} is not there.", "Has it been moved or renamed?")
+        ]
+    return [*_not_yet(spec), *_sampler(spec), *_run(spec, columns, pickle)]
+
+
+def _sampler(spec: Sweep) -> list[Problem]:
+    if spec.trials.search is None or spec.trials.sampler != "grid":
+        return []
+    return [
+        Problem(
+            f"trials.search.{name}: sampler grid needs values that can be counted, found a {range_.kind} range.",
+            "Use choice: [...] or int: [...], or another sampler.",
+        )
+        for name, range_ in spec.trials.search.items()
+        if range_.kind not in ("int", "choice")
+    ]
 
 
 def _not_yet(spec: Sweep) -> list[Problem]:
@@ -29,7 +47,7 @@ def _not_yet(spec: Sweep) -> list[Problem]:
     return [Problem(f"{key}: not possible yet.", hint) for key, (value, hint) in asked.items() if value]
 
 
-def _run(spec: Sweep, columns: Sequence[str], pickle: str | None) -> list[Problem]:
+def _run(spec: Sweep, columns: Sequence[str] | None, pickle: str | None) -> list[Problem]:
     if spec.run.command is not None:
         return [*_columns(spec.run.command, columns), *_script(spec.run.command, spec.folder)]
     if spec.run.function is not None and pickle is None:
@@ -44,17 +62,28 @@ def _run(spec: Sweep, columns: Sequence[str], pickle: str | None) -> list[Proble
     return []
 
 
-def _columns(command: str, columns: Sequence[str]) -> list[Problem]:
-    return [
-        Problem(f"run.command: there is no column {name!r}.", nearest(name, columns))
-        for name in placeholders(command)
-        if name not in columns
-    ]
+def _columns(command: str, columns: Sequence[str] | None) -> list[Problem]:
+    return (
+        []
+        if columns is None
+        else [
+            Problem(f"run.command: there is no column {name!r}.", nearest(name, columns))
+            for name in placeholders(command)
+            if name not in columns
+        ]
+    )
 
 
 def _script(command: str, folder: str) -> list[Problem]:
-    """The script that an interpreter is to run has to be there, where its name is no placeholder."""
+    """The program, and the script that an interpreter is to run, have to be there, where they are no placeholders."""
     arguments = template(command)
+    program = arguments[0][0] if len(arguments[0]) == 1 else None
+    if isinstance(program, str) and program not in INTERPRETERS and not is_program(program, folder):
+        return [
+            Problem(
+                f"run.command: there is no program {program!r} to run.", "Is it installed, and spelt right?"
+            )
+        ]
     if len(arguments) < 2 or arguments[0] not in [(name,) for name in INTERPRETERS]:
         return []
     script = "".join(arguments[1]) if all(isinstance(part, str) for part in arguments[1]) else ""  # type: ignore[arg-type]
@@ -64,8 +93,12 @@ def _script(command: str, folder: str) -> list[Problem]:
     return [Problem(f"run.command: there is no file {script} in {folder}.", nearest(script, beside))]
 
 
-def _function(reference: str, folder: str, columns: Sequence[str]) -> list[Problem]:
+def _function(reference: str, folder: str, columns: Sequence[str] | None) -> list[Problem]:
     module, _, name = reference.partition(":")
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names and os.path.exists(os.path.join(folder, top + ".py")):
+        hint = f"Rename {top}.py: the standard library comes first."
+        return [Problem(f"run.function: {top!r} is a module of Python's standard library.", hint)]
     path = _module_path(module, folder)
     if path is None:
         return _installed(module, folder)
@@ -104,7 +137,7 @@ def _installed(module: str, folder: str) -> list[Problem]:
     return [Problem(f"run.function: there is no module {module!r} in {folder}.", nearest(module, files))]
 
 
-def _defined(tree: ast.Module, path: str, name: str, columns: Sequence[str]) -> list[Problem]:
+def _defined(tree: ast.Module, path: str, name: str, columns: Sequence[str] | None) -> list[Problem]:
     if "." in name:
         return []
     functions = {
@@ -130,9 +163,24 @@ def _defined(tree: ast.Module, path: str, name: str, columns: Sequence[str]) -> 
     return _takes(functions[name], columns)
 
 
-def _takes(function: ast.FunctionDef | ast.AsyncFunctionDef, columns: Sequence[str]) -> list[Problem]:
+def _own(function: ast.AST) -> Iterator[ast.AST]:
+    """What is in a function, but not in functions inside it."""
+    for node in ast.iter_child_nodes(function):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield node
+            yield from _own(node)
+
+
+def _takes(function: ast.FunctionDef | ast.AsyncFunctionDef, columns: Sequence[str] | None) -> list[Problem]:
     """Each column is a keyword argument, and each argument without a default is a column."""
     if function.decorator_list:
+        return []
+    if isinstance(function, ast.AsyncFunctionDef) or any(
+        isinstance(n, ast.Yield | ast.YieldFrom) for n in _own(function)
+    ):
+        kind = "async" if isinstance(function, ast.AsyncFunctionDef) else "a generator"
+        return [Problem(f"run.function: {function.name}() is {kind}; a trial is a plain function.", None)]
+    if columns is None:
         return []
     arguments = function.args
     named = [*arguments.args, *arguments.kwonlyargs]

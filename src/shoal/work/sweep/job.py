@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from shoal.errors import several
+from shoal.errors import Problem, SpecError, several
 from shoal.model import Factory, Item, Need, Node, Plan
 from shoal.model.profile import Profile
 from shoal.shape.pool import Policy, Source
@@ -21,8 +21,16 @@ def prepare(spec: Sweep, *, limit: int | None = None, pickle: str | None = None)
     """Check everything that can be known to be wrong, all at once. `pickle` is a function sent by value."""
     from shoal.work.sweep.checking import check
 
-    rows = _rows(spec)
-    problems = check(spec, rows.columns if rows is not None else tuple(spec.trials.search or ()), pickle)
+    problems: list[Problem] = []
+    rows: Rows | None = None
+    columns: tuple[str, ...] | None = tuple(spec.trials.search or ())
+    try:
+        rows = _rows(spec)
+        columns = rows.columns if rows is not None else columns
+    except SpecError as error:
+        problems += error.problems
+        columns = None
+    problems += check(spec, columns, pickle)
     if problems:
         raise several(problems)
     return SweepJob(spec, rows, limit, pickle)

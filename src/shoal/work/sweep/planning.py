@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from shoal.model import Decision, ItemPlacement, Node, Plan, Prediction
 from shoal.model.profile import Profile
 from shoal.plan.chunking import HORIZON_S
-from shoal.plan.prediction import predict
+from shoal.plan.prediction import interval, predict
 from shoal.units import format_seconds
 from shoal.work.sweep.items import content_of, item_id
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MOST_LOOKED_AT = 20_000
 """Rows whose own durations are looked up; for the rest the mean stands in."""
+MOST_SCHEDULED = 1_000_000
+"""Trials whose schedule is worked out; beyond, it is their sum over the workers."""
 MOST_PLACED = 1000
 
 
@@ -39,8 +41,8 @@ def plan(job: SweepJob, nodes: Sequence[Node], capacity: int, profile: Profile |
 
 
 def expected_durations(job: SweepJob, profile: Profile | None) -> list[float]:
-    """Seconds of each trial in order, as far as anything is known; empty when nothing is."""
-    if profile is None or profile.measured == 0:
+    """Seconds of each trial in order, as far as anything is known; empty when nothing is, or too many."""
+    if profile is None or profile.measured == 0 or (job.total() or 0) > MOST_SCHEDULED:
         return []
     if job.rows is None:
         return [profile.mean_s] * (job.total() or 0)
@@ -52,8 +54,11 @@ def expected_durations(job: SweepJob, profile: Profile | None) -> list[float]:
 def _predict(
     durations: Sequence[float], total: int | None, workers: int, profile: Profile | None
 ) -> Prediction | None:
-    if profile is None or not durations or total is None:
+    if profile is None or profile.measured == 0 or total is None:
         return None
+    if not durations:
+        middle = total * profile.mean_s / workers + (profile.startup_s or 0.0)
+        return interval(middle, profile.noise_s, total, workers)
     return predict(durations, profile.noise_s, workers, profile.startup_s or 0.0)
 
 

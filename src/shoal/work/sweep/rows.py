@@ -74,8 +74,8 @@ class RowSource:
         self._block = FIRST_BLOCK
         self._finished = False
 
-    def take(self, most: int) -> Sequence[Item]:
-        del most  # More than asked for, so that the pool can put the longest first.
+    def take(self, most: int, workers: int) -> Sequence[Item]:
+        del most, workers  # More than asked for, so that the pool can put the longest first.
         items = list(itertools.islice(self._new(), self._block))
         self._finished = len(items) < self._block
         self._block = BLOCK

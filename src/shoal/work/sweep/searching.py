@@ -11,6 +11,9 @@ from shoal.spec import Cell, Objective, Trials
 from shoal.work.job import Past
 from shoal.work.sweep.items import content_of, make_item
 
+OPEN = 2
+"""Points that a search which learns may have open for each worker."""
+
 
 class _Trial:
     """One point of the search: `repeat` items, and the mean of their values."""
@@ -45,12 +48,16 @@ class SearchSource:
         total = min(trials.count, self._search.size or trials.count) * trials.repeat
         self._left = (total if limit is None else min(limit, total)) - (past.next_seq - 1)
         self._seq = past.next_seq
+        self._learns = trials.sampler == "tpe"
         self._trials: dict[str, _Trial] = {}
         self._known = past.contents if trials.sampler == "grid" else {}
         for item, outcome in past.ended:
             self._search.learn(item.params, self._value(outcome))
 
-    def take(self, most: int) -> Sequence[Item]:
+    def take(self, most: int, workers: int) -> Sequence[Item]:
+        if self._learns:
+            # What is asked for now is chosen without the results of what is open: little more than is needed.
+            most = min(most, OPEN * workers * self._repeat - len(self._trials))
         items: list[Item] = []
         while len(items) < most and self._left > 0:
             repeat = min(self._repeat, self._left)
