@@ -27,6 +27,8 @@ from shoal.store import MemoryJournal
 
 SEEDS = int(os.environ.get("SHOAL_SOAK_SEEDS", "600"))
 BATCH = 50
+ONCE_FAILED = (4855,)
+"""Seeds that found something; they are always among those that are run."""
 HORIZON_S = 20.0
 
 
@@ -138,7 +140,8 @@ class SimulatedRun:
         self.crashes = [random.randint(1, 300) for _ in range(random.choice((0, 0, 1)))]
         """After how many calls of the engine a driver dies."""
         self.journal = MemoryJournal()
-        self.told: dict[int, float] = {}
+        self.told: dict[int, tuple[float, int]] = {}
+        """When each item was told to be durable, and by which driver."""
         self.most_running = 0
         self.sessions = 0
         self.engine: SimEngine | None = None
@@ -184,7 +187,8 @@ class SimulatedRun:
             seq = entry.item.seq
             assert seq not in self.told, f"item {seq} was told twice to be durable"
             assert records[seq].state == entry.outcome.state, "told before it was durable"
-            self.told[seq] = self.world.now()
+            assert self.engine is not None
+            self.told[seq] = (self.world.now(), number_of(self.engine.driver.key))
 
     def moment(self, progress: Progress) -> None:
         self.most_running = max(self.most_running, len(progress.running))
@@ -211,10 +215,15 @@ class SimulatedRun:
         return [ran for ran in self.world.history if ran.driver.startswith(self.name)]
 
     def check_done_stays_done(self) -> None:
-        """No newer attempt begins after an item's end was durable."""
+        """No newer attempt begins after an item's end was durable.
+
+        But for workers of a driver that is dead, who have not noticed yet: nobody listens to them any more.
+        """
         records = self.journal.records()
         for ran in self.history():
-            assert ran.attempt <= records[ran.seq].item.attempt or ran.started <= self.told[ran.seq]
+            at, driver = self.told[ran.seq]
+            stale = ran.attempt <= records[ran.seq].item.attempt or number_of(ran.driver) < driver
+            assert stale or ran.started <= at
 
     def check_attempts(self) -> None:
         """Where every failure can be seen from outside, exactly those count that should."""
@@ -247,11 +256,17 @@ class SimulatedRun:
                 assert running <= self.policy.concurrent
 
 
+def number_of(driver: str) -> int:
+    """Drivers are numbered in the order in which they came."""
+    return int(driver.rpartition("#")[2])
+
+
 def seeds() -> Iterator[range]:
     chosen = os.environ.get("SHOAL_SEED")
     if chosen is not None:
         yield range(int(chosen), int(chosen) + 1)
         return
+    yield from (range(seed, seed + 1) for seed in ONCE_FAILED if seed >= SEEDS)
     for first in range(0, SEEDS, BATCH):
         yield range(first, min(first + BATCH, SEEDS))
 
