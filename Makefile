@@ -30,10 +30,12 @@ demo: $(READY)
 	@echo "  mkdir mine; cd mine; shoal init sweep   start one of your own"
 
 test: $(READY_TO_TEST)
-	$(BIN)/pytest -m "not slow and not root"
-	@echo "Left out: tests marked slow (they take long) and root (they mount disks). make test-all runs them."
+	$(BIN)/pytest -m "not slow and not root and not ray"
+	@echo "Left out: tests marked slow (they take long), root (they mount disks) and ray (they start Ray clusters)."
+	@echo "make test-all installs what they need, and runs them."
 
 test-all: $(READY_TO_TEST)
+	$(PIP) --editable '.[dev,ray]'
 	$(BIN)/pytest
 
 soak: $(READY_TO_TEST)

@@ -11,8 +11,11 @@ from shoal.engine.base import Engine
 from shoal.model import Node
 from shoal.testing import EngineContract
 
-ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
-pytestmark = pytest.mark.ray
+ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.filterwarnings("ignore"),
+]  # Ray and its libraries warn of themselves.
 
 
 @pytest.fixture(scope="module")

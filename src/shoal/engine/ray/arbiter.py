@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
+from ray.exceptions import RayActorError
 
 from shoal.engine import leasing
 from shoal.engine.leasing import Claim
@@ -14,6 +15,7 @@ from shoal.model import Need, Node, Place
 
 NAME = "shoal-arbiter"
 NAMESPACE = "shoal"
+HEAD = "node:__internal_head__"
 SILENT_S = 15.0
 """A driver that was not heard of for so long is gone, and holds nothing any more."""
 ASK_S = 1.0
@@ -66,8 +68,7 @@ class RayLeases:
         self._held: dict[int, Place] = {}
         self._last = 0
         self._asked_at = 0.0
-        options = {"name": NAME, "namespace": NAMESPACE, "get_if_exists": True, "lifetime": "detached"}
-        self._arbiter: Any = ray.remote(Arbiter).options(num_cpus=0, **options).remote()
+        self._arbiter = _find_or_make()
 
     def changed(self) -> bool:
         return time.monotonic() - self._asked_at > ASK_S
@@ -102,4 +103,16 @@ class RayLeases:
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         self._asked_at = time.monotonic()
-        return ray.get(getattr(self._arbiter, method).remote(self._name, *arguments))
+        try:
+            return ray.get(getattr(self._arbiter, method).remote(self._name, *arguments))
+        except RayActorError:
+            # A new one knows nothing: each driver tells it what it holds, as it comes by.
+            self._arbiter = _find_or_make()
+            ray.get(self._arbiter.hold.remote(self._name, list(self._held.values()), 0.0))
+            return ray.get(getattr(self._arbiter, method).remote(self._name, *arguments))
+
+
+def _find_or_make() -> Any:
+    """On the head, which is there as long as the cluster is."""
+    options = {"name": NAME, "namespace": NAMESPACE, "get_if_exists": True, "lifetime": "detached"}
+    return ray.remote(Arbiter).options(num_cpus=0, resources={HEAD: 0.001}, **options).remote()

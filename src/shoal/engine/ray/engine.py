@@ -39,6 +39,8 @@ from shoal.model import (
     WorkerLost,
 )
 
+FORGIVEN = 20
+"""How many actors may be lost on nodes that live before it counts against what ran."""
 NODES_S = 0.5
 """How often it is looked which nodes are alive."""
 
@@ -82,6 +84,7 @@ class RayEngine:
         self._workers: dict[int, _Worker] = {}
         self._events: list[Event] = []
         self._numbers = 0
+        self._actors_lost = 0
         self._closed = False
         os.makedirs(os.path.join(root, "logs"), exist_ok=True)
 
@@ -236,16 +239,19 @@ class RayEngine:
         self._events.append(event)
 
     def _lost_actor(self, worker: _Worker, error: BaseException) -> None:
-        """The actor itself is gone: with its node, or for a reason of its own."""
+        """The actor itself is gone, most likely with its node, which Ray may not know yet.
+
+        User code does not run in it, so no item is to blame; until it happens again and again.
+        """
         self._next_nodes = 0.0
-        known = ray_nodes.alive()
-        if worker.place.host not in known:
-            self._lose(worker, "node", f"its node {worker.place.host} was lost")
-        elif worker.cause == "killed":
+        self._actors_lost += 1
+        why = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        if worker.cause == "killed":
             self._lose(worker, "killed", "killed by its driver")
+        elif worker.place.host not in ray_nodes.alive():
+            self._lose(worker, "node", f"its node {worker.place.host} was lost")
         else:
-            why = str(error).strip().splitlines()
-            self._lose(worker, "crash", why[0] if why else type(error).__name__)
+            self._lose(worker, "node" if self._actors_lost <= FORGIVEN else "crash", why)
 
     @staticmethod
     def _cause(worker: _Worker, status: int | None, why: str | None) -> tuple[str, str]:
