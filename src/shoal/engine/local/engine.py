@@ -14,15 +14,12 @@ from shoal.engine import fitting
 from shoal.engine.base import Reservation
 from shoal.engine.local.leases import Leases, table_path
 from shoal.engine.reservations import Reservations
-from shoal.engine.workers import messages, spawning
+from shoal.engine.workers import spawning
 from shoal.engine.workers.connection import Connection
-from shoal.engine.workers.status import describe_status
+from shoal.engine.workers.talking import Known, Talking
 from shoal.model import (
     Event,
     Factory,
-    Item,
-    ItemEnded,
-    ItemStarted,
     Need,
     Node,
     Place,
@@ -36,33 +33,17 @@ PAUSE_S = 0.0015
 """After a burst of events, let more arrive instead of being woken for each one."""
 
 
-class _Worker:
-    """What the engine knows of one worker process."""
+class _Worker(Known):
+    """A worker process on this machine."""
 
-    __slots__ = (
-        "cause",
-        "connection",
-        "ended",
-        "failure",
-        "log_file",
-        "number",
-        "place",
-        "recalled",
-        "running",
-    )
+    __slots__ = ("connection",)
 
-    def __init__(self, number: int, place: Place, connection: Connection, log_file: str) -> None:
-        self.number = number
-        self.place = place
+    def __init__(self, number: int, place: Place, log_file: str, connection: Connection) -> None:
+        super().__init__(number, place, log_file)
         self.connection = connection
-        self.log_file = log_file
-        self.cause = "crash"
-        self.failure: str | None = None
-        self.ended = False
-        self.running: tuple[int, int] | None = None
 
 
-class LocalEngine:
+class LocalEngine(Talking):
     """Keeps the `Engine` contract. `root` is the run's folder: logs and items' folders go there.
 
     `scope` names the nodes: drivers with the same scope share them.
@@ -120,7 +101,7 @@ class LocalEngine:
         number = self._numbers
         ours, theirs = socket.socketpair()
         log_file = f"logs/{self._session}-{number}.log"
-        worker = _Worker(number, place, Connection(ours), log_file)
+        worker = _Worker(number, place, log_file, Connection(ours))
         self._workers[number] = worker
         self._selector.register(ours, selectors.EVENT_READ, worker)
         request = {
@@ -143,15 +124,6 @@ class LocalEngine:
             self._zygote = spawning.take()
             self._selector.register(self._zygote.socket, selectors.EVENT_READ, None)
         return self._zygote
-
-    def submit(self, worker: int, items: Sequence[Item]) -> None:
-        self._send(worker, ["chunk", [messages.entry(item) for item in items]])
-
-    def recall(self, worker: int) -> None:
-        self._send(worker, ["recall"])
-
-    def cancel(self, worker: int, seq: int, attempt: int, state: str, why: str) -> None:
-        self._send(worker, ["cancel", seq, attempt, state, why])
 
     def end(self, worker: int) -> None:
         if worker in self._workers:
@@ -216,15 +188,9 @@ class LocalEngine:
     def _hear(self, worker: _Worker) -> None:
         now = self.now()
         for message in worker.connection.receive():
-            event = messages.event(message, worker.number, worker.log_file, now)
-            if event is None:
-                worker.failure = str(message[1])
-                continue
-            if type(event) is ItemStarted:
-                worker.running = (event.seq, event.attempt)
-            elif type(event) is ItemEnded:
-                worker.running = None
-            self._events.append(event)
+            event = worker.hear(message, now)
+            if event is not None:
+                self._events.append(event)
 
     def _hear_zygote(self) -> None:
         assert self._zygote is not None
@@ -259,20 +225,8 @@ class LocalEngine:
         worker.connection.close()
         del self._workers[worker.number]
         self._reservations.give(worker.place)
-        cause, reason = self._cause(worker, status, why)
+        cause, reason = worker.end(status, why)
         self._events.append(WorkerLost(worker.number, self.now(), cause, reason, worker.running))
-
-    @staticmethod
-    def _cause(worker: _Worker, status: int | None, why: str | None) -> tuple[str, str]:
-        if worker.failure is not None:
-            return "start", worker.failure
-        if worker.cause == "killed":
-            return "killed", "killed by its driver"
-        if worker.cause == "node":
-            return "node", str(why)
-        if worker.ended and status == 0 and worker.running is None:
-            return "ended", "ended"
-        return "crash", why or describe_status(status)
 
     def close(self) -> None:
         if self._closed:

@@ -23,14 +23,10 @@ from shoal.engine.ray import shipping
 from shoal.engine.ray.actor import WorkerActor
 from shoal.engine.ray.arbiter import RayLeases
 from shoal.engine.reservations import Reservations
-from shoal.engine.workers import messages
-from shoal.engine.workers.status import describe_status
+from shoal.engine.workers.talking import Known, Talking
 from shoal.model import (
     Event,
     Factory,
-    Item,
-    ItemEnded,
-    ItemStarted,
     Need,
     Node,
     NodeJoined,
@@ -45,24 +41,18 @@ NODES_S = 0.5
 """How often it is looked which nodes are alive."""
 
 
-class _Worker:
-    """What the engine knows of one worker."""
+class _Worker(Known):
+    """A worker behind an actor."""
 
-    __slots__ = ("actor", "cause", "ended", "failure", "log_file", "number", "place", "running", "stream")
+    __slots__ = ("actor", "stream")
 
-    def __init__(self, number: int, place: Place, actor: Any, stream: Any, log_file: str) -> None:
-        self.number = number
-        self.place = place
+    def __init__(self, number: int, place: Place, log_file: str, actor: Any, stream: Any) -> None:
+        super().__init__(number, place, log_file)
         self.actor = actor
         self.stream = stream
-        self.log_file = log_file
-        self.cause = "crash"
-        self.failure: str | None = None
-        self.ended = False
-        self.running: tuple[int, int] | None = None
 
 
-class RayEngine:
+class RayEngine(Talking):
     """Keeps the `Engine` contract on the cluster that this process is connected to (`ray.init` was called).
 
     `root` is the run's folder here: what workers write to their logs and leave in items' folders is brought there.
@@ -124,7 +114,7 @@ class RayEngine:
         }
         actor = self._actor(place).remote(request, self._name, self._package)
         stream = actor.events.options(num_returns="streaming").remote()
-        self._workers[number] = _Worker(number, place, actor, stream, log_file)
+        self._workers[number] = _Worker(number, place, log_file, actor, stream)
         return number
 
     def _actor(self, place: Place) -> Any:
@@ -132,15 +122,6 @@ class RayEngine:
         node_id = self._known[place.host][0] if place.host in self._known else "0" * 56
         strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
         return ray.remote(WorkerActor).options(num_cpus=0, max_restarts=0, scheduling_strategy=strategy)
-
-    def submit(self, worker: int, items: Sequence[Item]) -> None:
-        self._send(worker, ["chunk", [messages.entry(item) for item in items]])
-
-    def recall(self, worker: int) -> None:
-        self._send(worker, ["recall"])
-
-    def cancel(self, worker: int, seq: int, attempt: int, state: str, why: str) -> None:
-        self._send(worker, ["cancel", seq, attempt, state, why])
 
     def end(self, worker: int) -> None:
         if worker in self._workers:
@@ -223,20 +204,9 @@ class RayEngine:
             elif message[0] == "files":
                 shipping.extract(base64.b64decode(message[2]), os.path.join(self._root, "items", message[1]))
             elif message[0] == "exit":
-                self._lose(worker, *self._cause(worker, message[1], message[2]))
-            else:
-                self._take(worker, message)
-
-    def _take(self, worker: _Worker, message: messages.Message) -> None:
-        event = messages.event(message, worker.number, worker.log_file, self.now())
-        if event is None:
-            worker.failure = str(message[1])
-            return
-        if type(event) is ItemStarted:
-            worker.running = (event.seq, event.attempt)
-        elif type(event) is ItemEnded:
-            worker.running = None
-        self._events.append(event)
+                self._lose(worker, *worker.end(message[1], message[2]))
+            elif (event := worker.hear(message, self.now())) is not None:
+                self._events.append(event)
 
     def _lost_actor(self, worker: _Worker, error: BaseException) -> None:
         """The actor itself is gone, most likely with its node, which Ray may not know yet.
@@ -252,16 +222,6 @@ class RayEngine:
             self._lose(worker, "node", f"its node {worker.place.host} was lost")
         else:
             self._lose(worker, "node" if self._actors_lost <= FORGIVEN else "crash", why)
-
-    @staticmethod
-    def _cause(worker: _Worker, status: int | None, why: str | None) -> tuple[str, str]:
-        if worker.failure is not None:
-            return "start", worker.failure
-        if worker.cause == "killed":
-            return "killed", "killed by its driver"
-        if worker.ended and status == 0 and worker.running is None:
-            return "ended", "ended"
-        return "crash", why or describe_status(status)
 
     def _lose(self, worker: _Worker, cause: str, why: str) -> None:
         del self._workers[worker.number]

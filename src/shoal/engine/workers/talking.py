@@ -1,0 +1,66 @@
+"""A driver's side of its workers, whatever carries the messages: what is known of each, and what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shoal.engine.workers import messages
+from shoal.engine.workers.status import describe_status
+from shoal.model import Event, Item, ItemEnded, ItemStarted, Place
+
+
+class Known:
+    """What a driver knows of one worker."""
+
+    __slots__ = ("cause", "ended", "failure", "log_file", "number", "place", "running")
+
+    def __init__(self, number: int, place: Place, log_file: str) -> None:
+        self.number = number
+        self.place = place
+        self.log_file = log_file
+        self.cause = "crash"
+        """Why it will turn out to be gone, unless it says otherwise."""
+        self.failure: str | None = None
+        self.ended = False
+        """Whether it was asked to end."""
+        self.running: tuple[int, int] | None = None
+
+    def hear(self, message: messages.Message, now: float) -> Event | None:
+        """The event in a message; None when it only says why the worker could not start."""
+        event = messages.event(message, self.number, self.log_file, now)
+        if event is None:
+            self.failure = str(message[1])
+        elif type(event) is ItemStarted:
+            self.running = (event.seq, event.attempt)
+        elif type(event) is ItemEnded:
+            self.running = None
+        return event
+
+    def end(self, status: int | None, why: str | None) -> tuple[str, str]:
+        """The cause and the reason of its end, from the exit status of its process."""
+        if self.failure is not None:
+            return "start", self.failure
+        if self.cause == "killed":
+            return "killed", "killed by its driver"
+        if self.cause == "node":
+            return "node", str(why)
+        if self.ended and status == 0 and self.running is None:
+            return "ended", "ended"
+        return "crash", why or describe_status(status)
+
+
+class Talking:
+    """The part of an engine that tells workers what to do. A mixin: `_send` drops what is for a worker that is gone."""
+
+    def _send(self, number: int, message: list[Any]) -> None:
+        raise NotImplementedError
+
+    def submit(self, worker: int, items: Sequence[Item]) -> None:
+        self._send(worker, ["chunk", [messages.entry(item) for item in items]])
+
+    def recall(self, worker: int) -> None:
+        self._send(worker, ["recall"])
+
+    def cancel(self, worker: int, seq: int, attempt: int, state: str, why: str) -> None:
+        self._send(worker, ["cancel", seq, attempt, state, why])
