@@ -140,10 +140,6 @@ class RunStore(RunReader):
         """Keep a JSON value with the run, durably."""
         self._write_meta({meta.NOTE + key: value})
 
-    def set_total(self, total: int | None) -> None:
-        """How many items the run will have, where that is known before they are all added."""
-        self._write_meta({"total": total})
-
     def save_plan(self, plan: Plan) -> None:
         """Write `plan.json`, and remember the number of items and the prediction."""
         with self._guard():
