@@ -7,6 +7,7 @@ ShoalError
 ├── RunLocked          another driver has the run                          exit 2
 ├── StoreError         the run folder cannot be read or written            exit 1
 ├── EngineError        a worker or node could not do what was asked        exit 1
+├── ClusterError       nodes cannot be started or reached                  exit 2
 └── Stopped            the user ended it                                   exit 3
 """
 
@@ -70,6 +71,12 @@ class StoreError(ShoalError):
 
 class EngineError(ShoalError):
     """A worker or a node could not do what was asked."""
+
+
+class ClusterError(ShoalError):
+    """Nodes cannot be started or reached."""
+
+    exit_code = 2
 
 
 class Stopped(ShoalError):

@@ -1,0 +1,85 @@
+"""What every provider of clusters can do, and the values it speaks in. No behaviour here; one module per provider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from shoal.model import Node
+
+Tell = Callable[[str], None]
+"""Says one line of progress to whoever watches."""
+
+
+class NodeStatus(NamedTuple):
+    """One node of a cluster file, as it is now."""
+
+    host: str
+    state: str
+    """`up`, `starting`, `down` (not asked for), or `lost` (asked for, and not there)."""
+    node: Node
+    """What it has: measured where it is or was up, else what the file says."""
+    head: bool = False
+    requested_s: float | None = None
+    """When it was last asked to start, in seconds since the epoch."""
+    ready_s: float | None = None
+    why: str = ""
+    """What is wrong with it, or why it is not up."""
+
+
+class Joined(NamedTuple):
+    """This process as a driver of the cluster."""
+
+    address: str
+    """Where Ray is: what `ray.init` takes."""
+    leave: Callable[[], None]
+    """Ends what was started here for joining. May be called twice."""
+
+
+class Done(NamedTuple):
+    """What came of a command on the head."""
+
+    code: int
+    output: bytes
+    errors: bytes
+
+
+class Door(Protocol):
+    """A way to run commands on the head, where detached runs and their folders are."""
+
+    def run(self, arguments: Sequence[str], *, stdin: bytes = b"", timeout_s: float | None = None) -> Done:
+        """Run it to its end. Raises `ClusterError` when the head cannot be reached."""
+
+    def attach(self, arguments: Sequence[str]) -> int:
+        """Run it on this terminal: what it prints is printed here, as it comes. Its exit code."""
+
+    def forward(self, port: int) -> tuple[int, Callable[[], None]]:
+        """A port of this machine's loopback that leads to that port of the head's, and what closes it again."""
+
+
+class Provider(Protocol):
+    """How the nodes of one cluster file are started, reached and ended.
+
+    Calls block, and each may be repeated: `up` starts only what is not up, `down` ends only what is left.
+    """
+
+    def up(self, tell: Tell, hosts: Sequence[str] | None = None) -> Mapping[str, str]:
+        """Start these nodes (None: all that should be there), the head first. What went wrong, by host.
+
+        Raises `ClusterError` when the head cannot be had: without it nothing works.
+        """
+
+    def down(self, tell: Tell, hosts: Sequence[str] | None = None) -> None:
+        """End these nodes (None: all, and everything that was put anywhere for the cluster)."""
+
+    def status(self) -> list[NodeStatus]:
+        """Every node of the file, and those that joined without being in it. Starts nothing."""
+
+    def inventory(self) -> list[Node]:
+        """What the nodes have, for a plan: measured now or earlier, else from the file. Starts nothing."""
+
+    def join(self, tell: Tell) -> Joined:
+        """Make this process able to drive work there. Raises `ClusterError` where it cannot."""
+
+    def door(self) -> Door:
+        """A way to the head. Raises `ClusterError` where there is none."""
