@@ -81,7 +81,9 @@ class Workbench:
         """The cluster file of so many virtual nodes."""
         path = self.folder / f"nodes-{count}.yaml"
         entries = "".join(f"  - {{host: node{number}, cpu: {cpu}}}\n" for number in range(count))
-        path.write_text(f"kind: cluster\nname: bench{count}\nprovider: local\nnodes:\n{entries}")
+        path.write_text(
+            f"kind: cluster\nname: bench{count}\nprovider: local\nengine: embedded\nnodes:\n{entries}"
+        )
         return path
 
     def workload(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], run: str) -> Path:

@@ -15,4 +15,5 @@ settings.load_profile("shoal")
 def _own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     folder: Path = tmp_path_factory.mktemp("surroundings")
     monkeypatch.setenv("SHOAL_LEASES", str(folder / "leases.json"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     monkeypatch.delenv("SHOAL_HOME", raising=False)

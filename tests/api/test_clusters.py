@@ -14,6 +14,7 @@ LAB = """
 kind: cluster
 name: lab
 provider: local
+engine: embedded
 nodes:
   - {host: node0, cpu: 1, labels: {tier: cloud}}
   - {host: node1, cpu: 1, gpu: 1, labels: {tier: edge}}
@@ -80,12 +81,6 @@ def test_what_no_node_has_is_an_error_at_once(keys: dict[str, Any], words: str) 
     with pytest.raises(shoal.CannotPlace, match=words):
         check(sweep(**keys), cluster="lab.yaml")
     assert not Path(".shoal/runs").exists()
-
-
-def test_a_provider_that_is_not_there_yet_says_so() -> None:
-    Path("ssh.yaml").write_text("kind: cluster\nname: far\nprovider: ssh\nnodes: [{host: node0}]\n")
-    with pytest.raises(shoal.SpecError, match="provider 'ssh' cannot run work yet"):
-        shoal.run(sweep(), cluster="ssh.yaml", display=False)
 
 
 def test_a_resume_goes_back_to_the_nodes_of_the_run() -> None:

@@ -99,7 +99,9 @@ def test_resume_failed_takes_the_failed_ones_again(shoal, sweep, tmp_path):
 
 def test_a_run_on_virtual_nodes_names_them(shoal, sweep, tmp_path):
     sweep("good", ["ok"])
-    (tmp_path / "lab.yaml").write_text("kind: cluster\nprovider: local\nnodes: [{host: left, cpu: 1}]\n")
+    (tmp_path / "lab.yaml").write_text(
+        "kind: cluster\nprovider: local\nengine: embedded\nnodes: [{host: left, cpu: 1}]\n"
+    )
     done = shoal("run", "good.yaml", "--cluster", "lab.yaml", "--json")
     assert json.loads(done.stdout)["best"]["node"] == "left"
 

@@ -59,7 +59,7 @@ class Place:
         """A cluster file: a virtual machine with so many CPUs, shared by all runs of this test."""
         self.write(
             f"{name}.yaml",
-            f"kind: cluster\nname: {name}\nprovider: local\nnodes: [{{host: one, cpu: {cpu}}}]\n",
+            f"kind: cluster\nname: {name}\nprovider: local\nengine: embedded\nnodes: [{{host: one, cpu: {cpu}}}]\n",
         )
         return f"{name}.yaml"
 

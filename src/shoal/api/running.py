@@ -11,6 +11,7 @@ from shoal.api.machines import Machines, machines
 from shoal.api.session import STOP_FILE, Session, summarize
 from shoal.api.summary import Summary
 from shoal.api.workloads import Prepared
+from shoal.cluster.base import Tell
 from shoal.cluster.here import Here
 from shoal.errors import Problem, SpecError, several
 from shoal.model import Plan
@@ -92,6 +93,7 @@ def new_session(prepared: Prepared, where: Machines, here: Here, watcher: Watche
     where.ensure_room(prepared.job.need)
     home = _home(here)
     plan_ = _plan(prepared, where, home)
+    where.ready()
     objective = getattr(prepared.spec, "objective", None)
     store = RunStore.create(
         home,
@@ -119,7 +121,12 @@ def new_session(prepared: Prepared, where: Machines, here: Here, watcher: Watche
 
 
 def resume(
-    run: str, *, failed: bool = False, cluster: str | None = None, watcher: Watcher | None = None
+    run: str,
+    *,
+    failed: bool = False,
+    cluster: str | None = None,
+    watcher: Watcher | None = None,
+    tell: Tell = lambda line: None,
 ) -> Session | Summary:
     """Go on with what is not done: a session to drive, or the summary when there is nothing left to do."""
     here = Here()
@@ -132,8 +139,9 @@ def resume(
             store.close()
             return summary
         prepared = _again(store)
-        where = machines(cluster or store.document.get("cluster"))
+        where = machines(cluster or store.document.get("cluster"), tell)
         where.ensure_room(prepared.job.need)
+        where.ready()
         if failed:
             store.take_failed_again(prepared.job.still_wanted)
         session = Session(store, prepared.job, where, here)

@@ -34,6 +34,7 @@ class Session:
     ) -> None:
         self.store = store
         self.job = job
+        self._machines = machines
         self._here = here
         self._began = here.now()
         self._epoch = store.info().epoch
@@ -71,12 +72,14 @@ class Session:
             self._engine.close()
             self._fail()
             self.store.close()
+            self._machines.close()
             raise
         self._engine.close()
         try:
             return self._finish()
         finally:
             self.store.close()
+            self._machines.close()
 
     # A watcher of its own pool.
 

@@ -21,10 +21,16 @@ def run(file: str, cluster: str | None, sets: Sequence[str], limit: int | None, 
     from shoal.cluster.here import Here
 
     prepared = workloads.from_file(file, sets, limit)
-    where = machines(cluster)
+    where = machines(cluster, _say)
     with Stopping(as_json=as_json) as stopping:
         summary = drive(new_session(prepared, where, Here()), stopping)
     return tell(summary, as_json)
+
+
+def _say(line: str) -> None:
+    from shoal.cli.output import say
+
+    say(line)
 
 
 def resume(run: str, failed: bool, cluster: str | None, as_json: bool) -> int:
@@ -33,7 +39,7 @@ def resume(run: str, failed: bool, cluster: str | None, as_json: bool) -> int:
     from shoal.api.summary import Summary
 
     with Stopping(as_json=as_json) as stopping:
-        found = running.resume(run, failed=failed, cluster=cluster)
+        found = running.resume(run, failed=failed, cluster=cluster, tell=_say)
         summary = found if isinstance(found, Summary) else drive(found, stopping)
     return tell(summary, as_json)
 

@@ -87,6 +87,7 @@ _CLUSTER = """\
 kind: cluster
 name: three
 provider: local
+engine: embedded     # nothing to start; without this line, real Ray nodes
 nodes:
   - {host: node0, head: true, cpu: 1}
   - {host: node1, cpu: 1}

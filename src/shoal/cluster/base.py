@@ -32,6 +32,10 @@ class Joined(NamedTuple):
 
     address: str
     """Where Ray is: what `ray.init` takes."""
+    ip: str | None
+    """The address of the Ray node on this machine that the driver belongs to."""
+    network: str | None
+    """The namespace that the cluster is kept in: the thread that drives has to be in it."""
     leave: Callable[[], None]
     """Ends what was started here for joining. May be called twice."""
 

@@ -1,25 +1,93 @@
-"""The provider `local`: several virtual nodes on this machine, to try on a laptop what will run on a cluster."""
+"""The provider `local`: several nodes on this machine, to try on a laptop what will run on a cluster.
+
+Ray nodes where Ray is installed; else, or with `engine: embedded`, virtual nodes of the embedded engine.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+
 from shoal.cluster import inventory
+from shoal.cluster.agent.values import NodeRequest
+from shoal.cluster.asking import ThisMachine
+from shoal.cluster.base import Done
+from shoal.cluster.hosted import HostedProvider
 from shoal.model import Node
-from shoal.spec import Cluster
+from shoal.spec import Cluster, ClusterNode
 
 
-def nodes(cluster: Cluster) -> list[Node]:
+def is_virtual(cluster: Cluster) -> bool:
+    """Whether its nodes are only virtual."""
+    return cluster.engine == "embedded" or (cluster.engine is None and find_spec("ray") is None)
+
+
+def virtual_nodes(cluster: Cluster) -> list[Node]:
     """The nodes of the file; what it does not say of one, it has from this machine.
 
     Virtual nodes share the machine: more CPU in all than it has makes every item slower, not the run faster.
     """
     machine = inventory.this_machine()
-    return [
-        Node(
-            node.host,
-            float(node.cpu if node.cpu is not None else machine.cpu),
-            node.memory_bytes if node.memory_bytes is not None else machine.memory_bytes,
-            int(node.gpu if node.gpu is not None else 0),
-            dict(node.labels),
+    return [_node(node, machine) for node in cluster.nodes] or [machine]
+
+
+def _node(node: ClusterNode, machine: Node) -> Node:
+    return Node(
+        node.host,
+        float(node.cpu if node.cpu is not None else machine.cpu),
+        node.memory_bytes if node.memory_bytes is not None else machine.memory_bytes,
+        int(node.gpu if node.gpu is not None else 0),
+        dict(node.labels),
+    )
+
+
+class LocalProvider(HostedProvider):
+    """Ray nodes on this machine, kept in a network of their own where we are root."""
+
+    alone = True
+
+    def __init__(self, cluster: Cluster, file: str) -> None:
+        if not cluster.nodes:
+            cluster = replace(cluster, nodes=(ClusterNode(host=os.uname().nodename or "localhost"),))
+        super().__init__(cluster, file, ThisMachine())
+
+    def inventory(self) -> list[Node]:
+        return virtual_nodes(self.cluster)
+
+    def _request(self, node: ClusterNode, cluster: str, address: str | None) -> NodeRequest:
+        # One machine has one speed: measured while others start beside it, it would only be wrong.
+        return super()._request(node, cluster, address)._replace(speed=1.0, gpu=node.gpu or 0)
+
+    def door(self) -> LocalDoor:
+        return LocalDoor()
+
+
+class LocalDoor:
+    """The head is this machine."""
+
+    def run(self, arguments: Sequence[str], *, stdin: bytes = b"", timeout_s: float | None = None) -> Done:
+        done = subprocess.run(
+            [*_program(arguments)], input=stdin, capture_output=True, timeout=timeout_s, check=False
         )
-        for node in cluster.nodes
-    ] or [machine]
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def attach(self, arguments: Sequence[str]) -> int:
+        return subprocess.run(_program(arguments), check=False).returncode
+
+    def forward(self, port: int) -> tuple[int, Callable[[], None]]:
+        return port, lambda: None
+
+
+def _program(arguments: Sequence[str]) -> list[str]:
+    """`python` is the interpreter that runs Shoal."""
+    first, *rest = arguments
+    return [sys.executable if first == "python" else first, *rest]
+
+
+def environment_of_items() -> dict[str, str]:
+    """On this machine items inherit the environment, less what is Ray's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}

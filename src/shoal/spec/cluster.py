@@ -15,6 +15,7 @@ from .sections import Found, Section, key, section
 from .workload import LABELS, Spec
 
 _HOST = Text("the name or address of a host", r"[^\s-]\S*")
+_PYTHON = Text("the path or name of a Python", r"[^\s-]\S*")
 _PROBE = Text("what to measure the round trip to, such as gateway.home:22", r"[^\s-]\S*")
 
 
@@ -104,6 +105,15 @@ class Cluster(Spec):
         default=None,
     )
 
+    python: str | None = key(
+        _PYTHON, "The Python on the hosts that has Shoal, such as /opt/shoal/bin/python.", default=None
+    )
+    engine: str | None = key(
+        Choice("ray", "embedded"),
+        "With provider local: real Ray nodes, or virtual ones; without it, Ray where it is installed.",
+        default=None,
+    )
+
     @property
     def head(self) -> ClusterNode | None:
         """The node that leads: the one marked, else the first."""
@@ -116,6 +126,9 @@ class Cluster(Spec):
             found.problem("missing, provider ssh needs at least one node", "nodes")
         if provider not in (None, "ray") and found.has("address"):
             found.problem(f"only goes with provider ray, found provider {provider}", "address")
+        for name, owner in (("python", "ssh"), ("engine", "local")):
+            if provider not in (None, owner) and found.has(name):
+                found.problem(f"only goes with provider {owner}, found provider {provider}", name)
         _check_nodes(found, nodes)
 
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from shoal import namespaces
 from shoal.engine.ray import shipping
 from shoal.engine.workers import messages
 from shoal.engine.workers.connection import Connection
@@ -43,8 +44,14 @@ KEPT_VARIABLES = (
 class WorkerActor:
     """One worker. `events` is asked for once and streams until the process is gone; `send` reaches the process."""
 
-    def __init__(self, request: dict[str, Any], run: str, package: shipping.Package | None) -> None:
-        base = os.path.join(tempfile.gettempdir(), f"shoal-{os.getuid()}")
+    def __init__(
+        self,
+        request: dict[str, Any],
+        run: str,
+        package: shipping.Package | None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        base = _base()
         self._root = os.path.join(base, "runs", run)
         for name in ("logs", "items", "checkpoints"):
             os.makedirs(os.path.join(self._root, name), mode=0o700, exist_ok=True)
@@ -57,7 +64,8 @@ class WorkerActor:
         self._worker: int = request["worker"]
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours)
-        self._zygote = ZygoteClient(environment=_environment())
+        with namespaces.inside(os.environ.get(namespaces.OUTSIDE)):  # What items do needs the network.
+            self._zygote = ZygoteClient(environment=_environment() if environment is None else environment)
         if package is not None:
             folder = shipping.unpack(package, os.path.join(base, "folders"))
             request = {**request, "factory": {**request["factory"], "folder": folder}}
@@ -134,6 +142,12 @@ class WorkerActor:
             files.append(["files", self._names[seq], base64.b64encode(shipping.archive_of(folder)).decode()])
             shutil.rmtree(folder, ignore_errors=True)
         return files
+
+
+def _base() -> str:
+    """Where things are kept on this node: with the node's own, where Shoal started it, so that they go with it."""
+    of_node = os.environ.get("SHOAL_NODE")
+    return os.path.join(of_node or tempfile.gettempdir(), "work" if of_node else f"shoal-{os.getuid()}")
 
 
 def _environment() -> Mapping[str, str]:

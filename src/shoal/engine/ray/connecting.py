@@ -1,23 +1,48 @@
-"""Joining a Ray cluster that is there already. Its token, if it has one, is where Ray itself looks for it."""
+"""This process as a driver of a Ray cluster. The cluster's token, if it has one, is where Ray itself looks for it."""
 
 from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from threading import Lock
 
 from shoal.errors import EngineError, SpecError
 
+_lock = Lock()
+_users: dict[str, int] = {}
+"""How many runs of this process use the connection that was made here, by its address. Ray allows one at a time."""
 
-def connect(address: str) -> None:
-    """Connect this process to the cluster at `address`; a process that is connected already stays where it is."""
+
+def connect(address: str, ip: str | None = None) -> None:
+    """Connect to the cluster at `address`; `disconnect` has to follow. A connection that is there is shared."""
     try:
         import ray
     except ImportError:
         raise SpecError(
-            "provider: ray needs the package ray, which is not installed.", hint="pip install 'shoal[ray]'"
+            "Clusters need the package ray, which is not installed.", hint="pip install 'shoal[ray]'"
         ) from None
-    if ray.is_initialized():
-        return
+    with _lock:
+        if ray.is_initialized():
+            _share(address)
+        else:
+            _begin(address, ip)
+
+
+def _share(address: str) -> None:
+    if not _users:
+        return  # The user's own, made before: it stays.
+    if address not in _users:
+        raise SpecError(
+            f"This process drives work on another cluster, at {next(iter(_users))}.",
+            hint="Wait for that run to end, or use another process.",
+        )
+    _users[address] += 1
+
+
+def _begin(address: str, ip: str | None) -> None:
+    import ray
+
+    own = {} if ip is None else {"_node_ip_address": ip}
     try:
         ray.init(
             address=address,
@@ -25,6 +50,7 @@ def connect(address: str) -> None:
             log_to_driver=False,
             configure_logging=False,
             logging_level=logging.ERROR,
+            **own,
         )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         with suppress(Exception):
@@ -33,6 +59,20 @@ def connect(address: str) -> None:
             f"No Ray cluster can be joined at {address}: {_first_line(error)}",
             hint="Is it up, can it be reached from here, and does RAY_AUTH_TOKEN_PATH name its token?",
         ) from error
+    _users[address] = 1
+
+
+def disconnect(address: str) -> None:
+    """A run is over. The last one that shares the connection ends it; one that was there before stays."""
+    with _lock:
+        if address not in _users:
+            return
+        _users[address] -= 1
+        if _users[address] == 0:
+            import ray
+
+            del _users[address]
+            ray.shutdown()
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,7 +9,7 @@ import base64
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
@@ -56,15 +56,24 @@ class RayEngine(Talking):
     """Keeps the `Engine` contract on the cluster that this process is connected to (`ray.init` was called).
 
     `root` is the run's folder here: what workers write to their logs and leave in items' folders is brought there.
-    `folder` is the workload's: it is shipped to each node that gets a worker.
+    `folder` is the workload's: it is shipped to each node that gets a worker; without it, all nodes are on this
+    machine. `environment` is what items inherit; without it, a little of what their node has.
     """
 
     name = "ray"
 
-    def __init__(self, root: str, *, folder: str | None = None, session: str = "0") -> None:
+    def __init__(
+        self,
+        root: str,
+        *,
+        folder: str | None = None,
+        session: str = "0",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._root = root
         self._package = ray.put(shipping.pack(folder)) if folder else None
         self._session = session
+        self._environment = None if environment is None else dict(environment)
         self._offset = time.time() - time.monotonic()
         self._known = ray_nodes.alive()
         self._next_nodes = 0.0
@@ -112,7 +121,7 @@ class RayEngine(Talking):
             "memory_bytes": place.need.memory_bytes,
             "devices": place.devices,
         }
-        actor = self._actor(place).remote(request, self._name, self._package)
+        actor = self._actor(place).remote(request, self._name, self._package, self._environment)
         stream = actor.events.options(num_returns="streaming").remote()
         self._workers[number] = _Worker(number, place, log_file, actor, stream)
         return number

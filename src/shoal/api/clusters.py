@@ -1,0 +1,59 @@
+"""Clusters by their files: bringing them up and down, and what they have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from shoal import spec as specs
+from shoal.api.machines import provider_for
+from shoal.cluster.base import NodeStatus, Provider, Tell
+from shoal.spec import Cluster
+
+
+def up(file: str, tell: Tell) -> Mapping[str, str]:
+    """Start what is not up. What went wrong, by host: empty when all is well."""
+    cluster = load(file)
+    if is_virtual(cluster):
+        tell(f"{cluster.name} has virtual nodes, which are always there.")
+        return {}
+    return _provider(cluster, file).up(tell)
+
+
+def down(file: str, tell: Tell) -> None:
+    """End all of it, and leave nothing behind."""
+    cluster = load(file)
+    if is_virtual(cluster):
+        tell(f"{cluster.name} has virtual nodes, which are always there.")
+        return
+    _provider(cluster, file).down(tell)
+
+
+def status(file: str) -> list[NodeStatus]:
+    """Every node of the file, as it is now. Starts nothing."""
+    cluster = load(file)
+    if is_virtual(cluster):
+        from shoal.cluster.local import virtual_nodes
+
+        return [NodeStatus(node.host, "up", node, why="virtual") for node in virtual_nodes(cluster)]
+    return _provider(cluster, file).status()
+
+
+def load(file: str) -> Cluster:
+    """The cluster that a file describes."""
+    cluster = specs.load(file, kind="cluster")
+    assert isinstance(cluster, Cluster)
+    return cluster
+
+
+def is_virtual(cluster: Cluster) -> bool:
+    """Whether its nodes exist only in the embedded engine."""
+    if cluster.provider != "local":
+        return False
+    from shoal.cluster import local
+
+    return local.is_virtual(cluster)
+
+
+def _provider(cluster: Cluster, file: str) -> Provider:
+    return provider_for(cluster, os.path.abspath(file))

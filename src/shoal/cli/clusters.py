@@ -1,0 +1,98 @@
+"""`shoal cluster ...`: bringing clusters up and down, and looking at them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.cli import tables
+from shoal.cli.options import file_argument, json_option
+from shoal.cli.output import Row, echo, echo_json, say, timestamp
+from shoal.units import format_size
+
+if TYPE_CHECKING:
+    from shoal.cluster.base import NodeStatus
+
+COLUMNS = ("host", "state", "cpu", "memory", "gpu", "speed", "labels", "note")
+
+
+@click.group("cluster")
+def cluster_command() -> None:
+    """Bring clusters up and down, and look at them. FILE is a cluster file."""
+
+
+@cluster_command.command("up")
+@file_argument
+@json_option
+def up_command(file: str, as_json: bool) -> int:
+    """Start every node that is not up, and say what each has.
+
+    May be repeated: what is up stays as it is, what died is brought back, and what is no longer in the file ends.
+    Exit code 1 when some nodes, but not the head, could not be had.
+    """
+    from shoal.api import clusters
+
+    failed = clusters.up(file, say)
+    _show(clusters.status(file), as_json)
+    return 1 if failed else 0
+
+
+@cluster_command.command("down")
+@file_argument
+def down_command(file: str) -> None:
+    """End every node, and leave nothing of the cluster behind. Runs on it are cut off, and can be resumed."""
+    from shoal.api import clusters
+
+    clusters.down(file, say)
+
+
+@cluster_command.command("status")
+@file_argument
+@json_option
+def status_command(file: str, as_json: bool) -> None:
+    """Say which nodes there are, whether they are up, and what they have."""
+    from shoal.api import clusters
+
+    _show(clusters.status(file), as_json)
+
+
+def _show(nodes: list[NodeStatus], as_json: bool) -> None:
+    if as_json:
+        echo_json([_document(node) for node in nodes])
+        return
+    rows = [_row(node) for node in nodes]
+    shown = [name for name in COLUMNS if any(row[name] not in ("", 0) for row in rows) or name == "cpu"]
+    for line in tables.lines(shown, rows):
+        echo(line)
+
+
+def _row(status: NodeStatus) -> Row:
+    node = status.node
+    return {
+        "host": status.host,
+        "state": status.state,
+        "cpu": node.cpu,
+        "memory": format_size(node.memory_bytes) if node.memory_bytes else "",
+        "gpu": node.gpu,
+        "speed": f"{node.speed:.2f}",
+        "labels": " ".join(f"{name}={value}" for name, value in node.labels.items()),
+        "note": ", ".join(text for text in ("head" if status.head else "", status.why) if text),
+    }
+
+
+def _document(status: NodeStatus) -> Row:
+    node = status.node
+    return {
+        "host": status.host,
+        "state": status.state,
+        "head": status.head,
+        "cpu": node.cpu,
+        "memory_bytes": node.memory_bytes,
+        "gpu": node.gpu,
+        "speed": node.speed,
+        "labels": dict(node.labels),
+        "requested": timestamp(status.requested_s),
+        "ready": timestamp(status.ready_s),
+        "why": status.why,
+    }

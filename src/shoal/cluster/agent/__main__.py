@@ -1,0 +1,81 @@
+"""`python -m shoal.cluster.agent`: reads one request as JSON from stdin, does it, prints one answer as JSON.
+
+What is asked comes on stdin and not as arguments, because a token is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shoal.cluster.agent import looking, starting
+from shoal.cluster.agent.values import NodeRequest, node_folder
+from shoal.errors import ShoalError
+
+ANSWER = "shoal-agent: "
+"""What the line with the answer begins with; a login shell may print lines of its own before it."""
+
+
+def _probe(request: Mapping[str, Any]) -> Any:
+    return looking.host_facts()._asdict()
+
+
+def _start(request: Mapping[str, Any]) -> Any:
+    return starting.start(NodeRequest(**request))._asdict()
+
+
+def _look(request: Mapping[str, Any]) -> Any:
+    facts = looking.node_facts(node_folder(request["cluster"], request["host"]))
+    return None if facts is None else facts._asdict()
+
+
+def _stop(request: Mapping[str, Any]) -> Any:
+    there = starting.stop(request["cluster"], request["host"])
+    starting.tidy(request["cluster"])
+    return there
+
+
+def _hold(request: Mapping[str, Any]) -> Any:
+    """Start a node that lives as long as whoever holds the other end of stdin."""
+    facts = starting.start(NodeRequest(**request))
+    _answer({"ok": facts._asdict()})
+    while sys.stdin.read(1 << 16):
+        pass
+    return _stop(request)
+
+
+TASKS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "probe": _probe,
+    "start": _start,
+    "look": _look,
+    "stop": _stop,
+    "hold": _hold,
+}
+
+
+def _answer(answer: Mapping[str, Any]) -> None:
+    try:
+        print(ANSWER + json.dumps(answer), flush=True)  # noqa: T201 - this is how it talks
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def main() -> int:
+    """One request, one answer."""
+    line = sys.stdin.readline()
+    try:
+        request = json.loads(line)
+        answer = {"ok": TASKS[request.pop("do")](request)}
+    except ShoalError as error:
+        answer = {"error": str(error), "hint": error.hint}
+    except OSError as error:
+        answer = {"error": f"{error.strerror or error}: {error.filename or 'on the host'}", "hint": None}
+    _answer(answer)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""What this host is and has, and which Ray nodes run on it. Changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import time
+from importlib import metadata
+
+from shoal.cluster import inventory
+from shoal.cluster.agent import processes
+from shoal.cluster.agent.values import NODE_FILE, HostFacts, NodeFacts
+
+REFERENCE_S = 0.0077
+"""What the measured work takes on the machine that has speed 1."""
+ROUNDS = 3
+
+
+def host_facts(known_speed: float | None = None) -> HostFacts:
+    """This host; takes a moment where its speed has to be measured."""
+    return HostFacts(
+        os.uname().nodename,
+        ".".join(platform.python_version_tuple()[:2]),
+        metadata.version("shoal"),
+        ray_version(),
+        inventory.cpus(),
+        inventory.memory_bytes(),
+        inventory.gpus(),
+        known_speed or round(speed(), 3),
+    )
+
+
+def ray_version() -> str | None:
+    try:
+        return metadata.version("ray")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def speed() -> float:
+    """How fast one core is, relative to a reference: the best of a few short rounds of mixed work."""
+    return REFERENCE_S / min(_round_s() for _ in range(ROUNDS))
+
+
+def _round_s() -> float:
+    began = time.perf_counter()
+    data = bytes(1 << 20)
+    for _ in range(4):
+        hashlib.sha256(data).digest()
+    total = 0
+    for number in range(100_000):
+        total += number * number % 7
+    return time.perf_counter() - began
+
+
+def node_facts(folder: str) -> NodeFacts | None:
+    """The node that keeps its things in this folder; None where it never ran or its Ray has died."""
+    try:
+        with open(os.path.join(folder, NODE_FILE), encoding="utf-8") as file:
+            facts = NodeFacts(**json.load(file))
+    except (OSError, ValueError, TypeError):
+        return None
+    running = processes.of(folder)
+    if not any(processes.is_raylet(command) for command in running.values()):
+        return None
+    if facts.dashboard is not None and not any(processes.is_head(command) for command in running.values()):
+        return None
+    return facts._replace(processes=tuple(sorted(running)))

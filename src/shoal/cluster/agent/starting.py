@@ -1,0 +1,211 @@
+"""Starting a Ray node on this host, and ending it so that nothing of it is left."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from shoal import namespaces
+from shoal.cluster.agent import looking, processes
+from shoal.cluster.agent.command import Ports, ray_start
+from shoal.cluster.agent.values import (
+    NODE_FILE,
+    TOKEN_FILE,
+    HostFacts,
+    NodeFacts,
+    NodeRequest,
+    base_folder,
+    node_folder,
+)
+from shoal.errors import ClusterError
+
+START_S = 120.0
+RAY_WORKER_PORTS = range(10002, 20000)
+"""Ray gives these to its workers: nothing of ours may be in the way."""
+TOLD_LINES = 3
+
+
+def start(request: NodeRequest) -> NodeFacts:
+    """The node, running: the one that runs already, or a new one. Leaves nothing behind when it cannot."""
+    folder = node_folder(request.cluster, request.host)
+    with _only_one(folder):
+        found = looking.node_facts(folder)
+        if found is not None and (request.address is None or found.address == request.address):
+            return found
+        _clear(folder)
+        has = looking.host_facts(request.speed)
+        _check_versions(request.versions, has)
+        try:
+            return _start(request, folder, has)
+        except BaseException:
+            _clear(folder)
+            raise
+
+
+def _check_versions(expected: Mapping[str, str], has: HostFacts) -> None:
+    """Ray and what it carries only work between equals."""
+    if has.ray is None:
+        raise ClusterError("Ray is not installed there.", hint="Install it there: pip install 'shoal[ray]'")
+    found = has._asdict()
+    wrong = [
+        f"{name} {found[name]} instead of {version}"
+        for name, version in expected.items()
+        if found[name] != version
+    ]
+    if wrong:
+        raise ClusterError(
+            f"Other versions are installed there: {', '.join(wrong)}.",
+            hint="Install the same versions on every node; `python:` in the cluster file names another interpreter.",
+        )
+
+
+def _start(request: NodeRequest, folder: str, has: HostFacts) -> NodeFacts:
+    os.makedirs(folder, mode=0o700)
+    _write_secret(os.path.join(folder, TOKEN_FILE), request.token)
+    network = _network(request, folder)
+    with namespaces.inside(network):
+        ip = _own_address(request)
+        if not request.token and not ip.startswith("127."):
+            raise ClusterError(
+                f"Refused to listen on {ip} without a token.", hint="This is a bug: please report it."
+            )
+        ports = Ports(free_port(), free_port()) if request.address is None else None
+        command = ray_start(request, folder, ip, has, ports)
+        environment = dict(command.environment)
+        if network is not None:
+            environment[namespaces.OUTSIDE] = _outside(request.cluster)
+        _run(command.arguments, environment, folder)
+    address = request.address or f"{ip}:{ports.head if ports else 0}"
+    dashboard = f"127.0.0.1:{ports.dashboard}" if ports else None
+    facts = NodeFacts(request.host, address, ip, folder, dashboard, network, time.time(), has=has._asdict())
+    with open(os.path.join(folder, NODE_FILE), "w", encoding="utf-8") as file:
+        json.dump(facts._asdict(), file)
+    return looking.node_facts(folder) or facts
+
+
+def _run(arguments: tuple[str, ...], environment: dict[str, str], folder: str) -> None:
+    """To the end of `ray start`, which leaves the node's processes behind."""
+    log = os.path.join(folder, "start.log")
+    with open(log, "wb") as output:
+        try:
+            done = subprocess.run(
+                arguments,
+                env=environment,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                timeout=START_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise ClusterError(f"Ray did not start within {START_S:g} s: {_last_words(log)}") from None
+    if done.returncode != 0:
+        raise ClusterError(f"Ray did not start: {_last_words(log)}")
+
+
+def _last_words(log: str) -> str:
+    with open(log, encoding="utf-8", errors="replace") as file:
+        lines = [line.strip() for line in file if line.strip()]
+    return " / ".join(lines[-TOLD_LINES:]) or "it said nothing"
+
+
+def _network(request: NodeRequest, folder: str) -> str | None:
+    """For a cluster of one machine: a namespace with nothing but loopback, where we may make one."""
+    if not request.alone or not namespaces.possible():
+        return None
+    inside, outside = _inside(request.cluster), _outside(request.cluster)
+    if request.address is not None:
+        return inside if os.path.exists(inside) else None
+    try:
+        for path in (inside, outside):
+            namespaces.forget(path)
+        namespaces.keep(outside)
+        namespaces.make_lonely(inside)
+    except OSError:
+        return None  # Root without the right to: Ray's token is what keeps others out.
+    return inside
+
+
+def _inside(cluster: str) -> str:
+    return os.path.join(base_folder(), "ray", f"{cluster}.inside")
+
+
+def _outside(cluster: str) -> str:
+    return os.path.join(base_folder(), "ray", f"{cluster}.outside")
+
+
+def _own_address(request: NodeRequest) -> str:
+    """The address that others reach this host at."""
+    if request.ip is not None:
+        return request.ip
+    if request.alone:
+        return "127.0.0.1"
+    if request.address is not None:
+        return address_towards(request.address)
+    reached = os.environ.get("SSH_CONNECTION", "").split()  # Client and its port, then this end.
+    return reached[2] if len(reached) == 4 else address_towards("192.0.2.1:1")
+
+
+def address_towards(address: str) -> str:
+    """This host's own address on the way to another; nothing is sent."""
+    host, _, port = address.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, int(port)))
+        except OSError as error:
+            raise ClusterError(f"There is no way from here to {address}: {error.strerror}.") from None
+        return str(probe.getsockname()[0])
+
+
+def free_port() -> int:
+    """A port that nobody uses, and that Ray will not give to a worker."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            port = int(probe.getsockname()[1])
+        if port not in RAY_WORKER_PORTS:
+            return port
+
+
+def stop(cluster: str, host: str) -> bool:
+    """End the node, and remove everything that was put on this host for it. Whether there was anything."""
+    folder = node_folder(cluster, host)
+    with _only_one(folder):
+        there = os.path.isdir(folder)
+        _clear(folder)
+        os.unlink(f"{folder}.lock")
+    return there
+
+
+def tidy(cluster: str) -> None:
+    """After the last node of a cluster on this host: what they shared goes."""
+    for path in (_inside(cluster), _outside(cluster)):
+        namespaces.forget(path)
+
+
+def _clear(folder: str) -> None:
+    processes.end(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_secret(path: str, text: str) -> None:
+    with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(text)
+
+
+@contextmanager
+def _only_one(folder: str) -> Iterator[None]:
+    """Two agents at once take turns."""
+    os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

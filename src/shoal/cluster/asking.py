@@ -1,0 +1,80 @@
+"""Asking the agent of a host: the request goes in on stdin, and the answer is a marked line of what it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from shoal.cluster.agent.__main__ import ANSWER
+from shoal.errors import ClusterError
+
+AGENT = (sys.executable, "-m", "shoal.cluster.agent")
+PATIENCE_S = 180.0
+
+
+class Hosts(Protocol):
+    """A way to the agents of hosts."""
+
+    def ask(self, host: str, request: Mapping[str, Any]) -> Any:
+        """What the agent answers. Raises `ClusterError` when it cannot be reached, or answers with an error."""
+
+
+class ThisMachine:
+    """Every host is this machine: for clusters on one."""
+
+    def ask(self, host: str, request: Mapping[str, Any]) -> Any:
+        done = subprocess.run(
+            AGENT,
+            input=line(request),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+            cwd="/",
+        )
+        return answer(done.stdout, done.stderr)
+
+
+class Held:
+    """A node of this machine that lives as long as this process, or until `leave`."""
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        self._process = subprocess.Popen(
+            AGENT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd="/",
+            start_new_session=True,  # Ctrl-C is for the driver, which still needs it.
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(line({"do": "hold", **request}))
+        self._process.stdin.flush()
+        self.facts = answer(self._process.stdout.readline(), "")
+
+    def leave(self) -> None:
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            self._process.stdin.close()
+            self._process.wait(timeout=30)
+
+
+def line(request: Mapping[str, Any]) -> str:
+    return json.dumps(request) + os.linesep
+
+
+def answer(output: str, errors: str) -> Any:
+    """What it found, from what it printed."""
+    told = next((text for text in reversed(output.splitlines()) if text.startswith(ANSWER)), None)
+    if told is None:
+        words = [text.strip() for text in (errors or output).splitlines() if text.strip()]
+        raise ClusterError(f"The agent there did not answer: {words[-1] if words else 'it said nothing'}")
+    found = json.loads(told.removeprefix(ANSWER))
+    if "error" in found:
+        raise ClusterError(found["error"], hint=found.get("hint"))
+    return found["ok"]
