@@ -93,7 +93,7 @@ def new_session(prepared: Prepared, where: Machines, here: Here, watcher: Watche
     where.ensure_room(prepared.job.need)
     home = _home(here)
     plan_ = _plan(prepared, where, home)
-    where.ready()
+    where.ready(prepared.job.need)
     objective = getattr(prepared.spec, "objective", None)
     store = RunStore.create(
         home,
@@ -141,7 +141,7 @@ def resume(
         prepared = _again(store)
         where = machines(cluster or store.document.get("cluster"), tell)
         where.ensure_room(prepared.job.need)
-        where.ready()
+        where.ready(prepared.job.need)
         if failed:
             store.take_failed_again(prepared.job.still_wanted)
         session = Session(store, prepared.job, where, here)

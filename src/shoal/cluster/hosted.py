@@ -21,6 +21,8 @@ from shoal.model import Node
 from shoal.spec import Cluster, ClusterNode
 
 AT_ONCE = 16
+START_S = 10.0
+"""What a start is thought to take before one was seen."""
 
 
 class HostedProvider:
@@ -150,6 +152,8 @@ class HostedProvider:
             return status._replace(state="up")
         if known.get("ready_s") is None and not problem:
             return status._replace(state="starting")
+        if not problem and self.cluster.scale is not None and node.host not in self.wanted():
+            return status._replace(why="let go, or lost")
         return status._replace(state="lost", why=problem or "its Ray is not running any more")
 
     def inventory(self) -> list[Node]:
@@ -162,6 +166,20 @@ class HostedProvider:
             raise ClusterError(f"The head {head} cannot be had: {failed[head]}")
         state = self.book.read()
         return [self._node(node, state) for node in self.nodes() if node.host not in failed]
+
+    def known_nodes(self) -> list[Node]:
+        """The nodes of the file as far as they are known; asks nobody."""
+        state = self.book.read()
+        return [self._node(node, state) for node in self.nodes()]
+
+    def start_s(self) -> float:
+        """How long a node takes to come up, as far as is known from the others."""
+        times = [
+            entry["ready_s"] - entry["requested_s"]
+            for entry in self.book.read().get("hosts", {}).values()
+            if entry.get("ready_s") is not None
+        ]
+        return sum(times) / len(times) if times else START_S
 
     def _is_known(self, node: ClusterNode) -> bool:
         given = node.cpu is not None and node.memory_bytes is not None
