@@ -88,7 +88,13 @@ def _refuse_settings(rows: object, settings: Mapping[str, Any]) -> None:
         )
 
 
-def new_session(prepared: Prepared, where: Machines, here: Here, watcher: Watcher | None = None) -> Session:
+def new_session(
+    prepared: Prepared,
+    where: Machines,
+    here: Here,
+    watcher: Watcher | None = None,
+    run_id: str | None = None,
+) -> Session:
     """A new run of a prepared workload, ready to be driven. Nothing is made before everything is known to fit."""
     where.ensure_room(prepared.job.need)
     home = _home(here)
@@ -101,7 +107,7 @@ def new_session(prepared: Prepared, where: Machines, here: Here, watcher: Watche
         kind=prepared.spec.kind,
         spec_text=prepared.spec.source,
         document={**prepared.document, "cluster": where.file},
-        token=lambda: here.token(4),
+        token=lambda: here.token(4) if run_id is None else run_id.rpartition("-")[2],
         now=here.now(),
         objective=(objective.metric, objective.goal) if objective is not None else None,
         plan=plan_,
