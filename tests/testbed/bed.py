@@ -151,6 +151,8 @@ class Testbed:
             wire.send(self._control, ["close"])
         self._control.close()
         self._keeper.wait(ENDED_WITHIN_S)
+        for host in self:
+            host.collect()
         clear_away(self.plan.scratch, self._group)  # the keeper did, unless it was killed
 
 

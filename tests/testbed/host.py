@@ -25,6 +25,7 @@ class Host:
         self._bed = bed
         self._plan = plan
         self._init_pid: int | None = None
+        self._started: list[HostProcess] = []
 
     def __repr__(self) -> str:
         return f"<Host {self.name} {self.address} {'up' if self.is_up else 'off'}>"
@@ -56,7 +57,7 @@ class Host:
         self, command: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any
     ) -> HostProcess:
         """Start a command in the home and return at once; `options` are those of `subprocess.Popen`."""
-        return HostProcess(
+        process = HostProcess(
             command,
             init_pid=self._require_up(),
             group=self._bed.group_of(self.name),
@@ -64,6 +65,8 @@ class Host:
             environment={**self._bed.plan.environment(self._plan), **(env or {})},
             **options,
         )
+        self._started = [each for each in self._started if each.returncode is None] + [process]
+        return process
 
     def run(
         self,
@@ -164,8 +167,13 @@ class Host:
         cgroups.limit_cpu(group, cpus)
 
     def set_init(self, pid: int | None) -> None:
-        """For the bed: the first process of this host, once it runs."""
+        """For the bed: the first process of this host, once it runs; `None`: the host is no more."""
         self._init_pid = pid
+
+    def collect(self) -> None:
+        """For the bed, at its end: the commands that nobody waited for have died with the host."""
+        for process in self._started:
+            process.wait(PATIENCE_S)
 
     def _require_up(self) -> int:
         if self._init_pid is None:

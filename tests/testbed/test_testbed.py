@@ -342,7 +342,8 @@ def test_a_power_cut_says_no_goodbye(bed: Testbed) -> None:
     hearing = desk.start(["python", "-c", HEAR, node.address, "1.5"], stdout=subprocess.PIPE)
     assert first_line(hearing) == "b'hello'"
     node.kill()
-    assert talking.wait(PATIENCE_S) == -signal.SIGKILL
+    talking.communicate(timeout=PATIENCE_S)
+    assert talking.returncode == -signal.SIGKILL
     assert hearing.communicate(timeout=PATIENCE_S)[0] == "silence\n"
     assert not node.is_up
     with pytest.raises(RuntimeError, match="node0 is off"):
