@@ -54,6 +54,7 @@ class Testbed:
         self._hosts = {plan.name: Host(self, plan) for plan in self.plan.hosts}
         self._delays_ms = both_ways(delay_ms or {})
         self._lock = threading.Lock()
+        self._asked = 0
         self._group: Path | None = None
         self._keeper, self._control = start_keeper(self.plan)
         try:
@@ -133,8 +134,11 @@ class Testbed:
     def ask(self, *request: Any) -> Any:
         """Have the keeper do something. May be called from several threads."""
         with self._lock:
+            self._asked += 1
             try:
-                said = wire.ask(self._control, request)
+                said = wire.ask(self._control, [self._asked, *request])
+                while said is not None and said["to"] != self._asked:  # an earlier call was interrupted
+                    said, _ = wire.receive(self._control)
             except OSError:
                 said = None
         if said is None:
@@ -148,7 +152,7 @@ class Testbed:
         for host in self:
             host.set_init(None)
         with suppress(OSError):
-            wire.send(self._control, ["close"])
+            wire.send(self._control, [0, "close"])
         self._control.close()
         self._keeper.wait(ENDED_WITHIN_S)
         for host in self:

@@ -62,7 +62,6 @@ HostKey /etc/ssh/ssh_host_ed25519_key
 PidFile none
 UsePAM no
 UseDNS no
-AuthenticationMethods publickey
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password

@@ -57,6 +57,7 @@ class Host:
         self, command: Sequence[str], *, env: Mapping[str, str] | None = None, **options: Any
     ) -> HostProcess:
         """Start a command in the home and return at once; `options` are those of `subprocess.Popen`."""
+        options.setdefault("stdin", subprocess.DEVNULL)
         process = HostProcess(
             command,
             init_pid=self._require_up(),

@@ -48,8 +48,18 @@ class Keeper:
                 return wire.ask(self.switch, request)
 
     def boot(self, names: list[str]) -> dict[str, int]:
-        """Start hosts side by side. Their first processes, as seen from here."""
+        """Start hosts side by side, all or none. Their first processes, as seen from here."""
         reports = {name: self.start_init(name) for name in names}
+        try:
+            self.wait_for(reports)
+        except BaseException:
+            for name in names:
+                self.kill(name)
+            raise
+        return {name: self.inits[name] for name in names}
+
+    def wait_for(self, reports: dict[str, socket.socket]) -> None:
+        """Until all listen, each plugged in as soon as it has its device."""
         for name, report in reports.items():
             tun, descriptors = hear(report, name)
             if tun != "tun":
@@ -61,7 +71,6 @@ class Keeper:
             if said != "up":
                 raise RuntimeError(f"{name} did not start: {said}")
             report.close()
-        return {name: self.inits[name] for name in names}
 
     def start_init(self, name: str) -> socket.socket:
         ours, theirs = wire.pair()
@@ -134,13 +143,14 @@ def serve(keeper: Keeper, control: socket.socket, owner: int) -> None:
         ready, _, _ = select.select([control.fileno(), owner], [], [])
         if control.fileno() not in ready:
             return
-        request, _ = wire.receive(control)
-        if request is None or request == ["close"]:
+        packet, _ = wire.receive(control)
+        if packet is None or packet[1:] == ["close"]:
             return
+        number, *request = packet
         try:
-            answer = {"answer": keeper.obey(request)}
+            answer = {"to": number, "answer": keeper.obey(request)}
         except Exception as error:  # noqa: BLE001 the owner raises it again, in the test
-            answer = {"error": f"{type(error).__name__}: {error}"}
+            answer = {"to": number, "error": f"{type(error).__name__}: {error}"}
         with suppress(ConnectionError):
             wire.send(control, answer)
 

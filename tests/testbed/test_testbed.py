@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -131,9 +132,17 @@ def is_alive(pid: int) -> bool:
 
 
 def traces(bed_id: str) -> list[Path]:
-    """Files and cgroups that carry the name of a bed."""
-    scratch = Path(os.environ.get("TMPDIR", "/tmp")).glob(f"shoal-bed-{bed_id}*")
-    return [*scratch, *Path("/sys/fs/cgroup").glob(f"**/shoal-bed-{bed_id}")]
+    """Files, cgroups and processes that carry the name of a bed."""
+    scratch = Path(tempfile.gettempdir()).glob(f"shoal-bed-{bed_id}*")
+    groups = Path("/sys/fs/cgroup").glob(f"**/shoal-bed-{bed_id}")
+    return [*scratch, *groups, *(folder for folder in Path("/proc").glob("[0-9]*") if runs(folder, bed_id))]
+
+
+def runs(folder: Path, bed_id: str) -> bool:
+    try:
+        return bed_id.encode() in (folder / "cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def test_a_host_has_its_name_its_address_and_its_home(bed: Testbed) -> None:
@@ -197,7 +206,11 @@ def test_nothing_of_the_tester_leaks_into_a_host(
 
 @pytest.mark.parametrize("where", ["/usr", "/etc", "/", str(ROOT), sys.prefix])
 def test_what_hosts_share_is_read_only(bed: Testbed, where: str) -> None:
-    tried = bed["node0"].run(["touch", f"{where}/written-by-a-host"], check=False)
+    path = Path(where, "written-by-a-host")
+    try:
+        tried = bed["node0"].run(["touch", str(path)], check=False)
+    finally:
+        path.unlink(missing_ok=True)  # were it not so, this would be a file of the real machine
     assert "Read-only file system" in tried.stderr
 
 
@@ -301,6 +314,16 @@ def test_one_direction_alone_can_be_cut(bed: Testbed) -> None:
         assert hearing.communicate(timeout=PATIENCE_S)[0] == f"{heard}\n"
     bed.mend("desk", "node0")
     assert reaches(desk, node)
+
+
+def test_packets_under_way_are_lost_when_the_host_is_cut_off(bed: Testbed) -> None:
+    desk, node = bed["desk"], bed["node0"]
+    bed.delay("desk", "node0", 1000)
+    hearing = node.start(["python", "-c", HEAR_UDP, node.address, "2"], stdout=subprocess.PIPE)
+    assert first_line(hearing) == "listening"
+    desk.run(["python", "-c", ASK_UDP, node.address])
+    node.cut()
+    assert hearing.communicate(timeout=PATIENCE_S)[0] == "silence\n"
 
 
 def test_a_login_lands_inside_the_host(bed: Testbed) -> None:
@@ -439,9 +462,30 @@ def test_a_killed_keeper_takes_the_hosts_along_and_close_removes_the_rest() -> N
     bed = Testbed(["a", "b"])
     own = {space for host in bed for space in host.run(["readlink", "/proc/self/ns/net"]).stdout.split()}
     os.kill(bed.keeper_pid, signal.SIGKILL)
-    until(lambda: not everybody_in(own), "the hosts end")
-    bed.close()
+    try:
+        until(lambda: not everybody_in(own), "the hosts end")
+    finally:
+        bed.close()
     assert not traces(bed.plan.id)
+
+
+def test_an_interrupted_call_does_not_mix_up_the_answers(bed: Testbed) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    node = bed["node0"]
+    node.kill()
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        with pytest.raises(KeyboardInterrupt):
+            bed.ask("boot", "node0")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert bed.ask("cut", "node0", False) == "done"
+    bed.ask("kill", "node0")
+    node.boot()
+    assert node.run(["hostname"]).stdout == "node0\n"
 
 
 OWNER = """
