@@ -489,13 +489,14 @@ def test_an_interrupted_call_does_not_mix_up_the_answers(bed: Testbed) -> None:
 
 
 OWNER = """
-import json, sys
+import json, os, sys
 sys.path.insert(0, sys.argv[1])
 from testbed import Testbed
 bed = Testbed(["a", "b"])
 bed["a"].start(["sleep", "999"])
 spaces = [bed[each].run(["readlink", "/proc/self/ns/net"]).stdout.strip() for each in "ab"]
 print(json.dumps({"id": bed.plan.id, "keeper": bed.keeper_pid, "spaces": spaces}), flush=True)
+os.fork()  # a child that outlives the owner, and has all its sockets
 sys.stdin.read()
 """
 
@@ -518,6 +519,6 @@ def test_nothing_is_left_when_the_tester_is_killed(number: signal.Signals) -> No
         assert traces(told["id"])
         owner.send_signal(number)
         owner.wait(PATIENCE_S)
-    until(lambda: not is_alive(told["keeper"]), "the keeper ends")
-    until(lambda: not everybody_in(set(told["spaces"])), "the hosts end")
+        until(lambda: not is_alive(told["keeper"]), "the keeper ends")
+        until(lambda: not everybody_in(set(told["spaces"])), "the hosts end")
     assert not traces(told["id"])
