@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from shoal import spec as specs
+from shoal.errors import SpecError
 from shoal.spec import Cluster
 
 if TYPE_CHECKING:
     from shoal.cluster.base import NodeStatus, Provider, Tell
+    from shoal.cluster.hosted import HostedProvider
 
 
 def up(file: str, tell: Tell) -> Mapping[str, str]:
@@ -40,6 +42,41 @@ def status(file: str) -> list[NodeStatus]:
 
         return [NodeStatus(node.host, "up", node, why="virtual") for node in virtual_nodes(cluster)]
     return _provider(cluster, file).status()
+
+
+def scale(file: str, count: int, tell: Tell) -> Mapping[str, str]:
+    """Start or end nodes until so many are up, in the order of the file. What went wrong, by host."""
+    provider = _hosted(file, "scaled")
+    cluster = provider.cluster
+    most = len(provider.nodes()) if cluster.scale is None else min(cluster.scale.max, len(provider.nodes()))
+    least = 1 if cluster.scale is None else max(1, cluster.scale.min)
+    if not least <= count <= most:
+        raise SpecError(
+            f"{cluster.name} can have {least} to {most} nodes, found {count}.",
+            hint="See nodes: and scale: in the cluster file.",
+        )
+    hosts = [node.host for node in provider.nodes()]
+    failed = provider.up(tell, hosts[:count])
+    provider.down(tell, hosts[count:])
+    return failed
+
+
+def notebook(file: str) -> tuple[str, Callable[[], None]]:
+    """JupyterLab on the head: the address to open here, and what closes the way to it again."""
+    provider = _hosted(file, "asked for notebooks")
+    port, token = provider.notebook()
+    here, close = provider.door().forward(port)
+    return f"http://127.0.0.1:{here}/lab?token={token}", close
+
+
+def _hosted(file: str, what: str) -> HostedProvider:
+    cluster = load(file)
+    provider = None if is_virtual(cluster) else _provider(cluster, file)
+    from shoal.cluster.hosted import HostedProvider
+
+    if not isinstance(provider, HostedProvider):
+        raise SpecError(f"{cluster.name} cannot be {what}.", hint="Clusters of provider local and ssh can.")
+    return provider
 
 
 def load(file: str) -> Cluster:

@@ -56,16 +56,23 @@ def _submit_away(provider: HostedProvider, file: str, run: str, options: Sequenc
     provider.submit(run, arguments, folder=there)
 
 
-def resume(run: str, failed: bool, tell: Tell) -> None:
-    """Go on with a detached run, on its cluster; with the workload's folder as it is here now."""
+def resume(run: str, failed: bool, tell: Tell) -> int:
+    """Go on with a detached run, on its cluster; with the workload's folder as it is here now. The exit code.
+
+    One that has succeeded is gone on with in this terminal: most likely there is only its summary to print.
+    """
     from shoal.engine.ray import shipping
 
     stub = _stub(run)
     provider = _provider(stub.cluster)
     provider.up(tell)
     there = provider.ship(run, shipping.pack(os.path.dirname(stub.workload)).data)
-    arguments = ["resume", run, "--cluster=../../cluster.yaml", *(["--failed"] if failed else [])]
+    arguments = ["resume", run, f"--cluster={there}/../../cluster.yaml", *(["--failed"] if failed else [])]
+    if not failed and _ask_states(stub.cluster).get(run, ("",))[0] == "succeeded":
+        return attach(arguments, run)
     provider.submit(run, arguments, folder=there)
+    tell(f"{run} goes on, on its cluster. Look at it with: shoal logs {run} -f")
+    return 0
 
 
 def attach(arguments: Sequence[str], run: str) -> int:

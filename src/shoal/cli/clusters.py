@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -55,6 +56,44 @@ def status_command(file: str, as_json: bool) -> None:
     from shoal.api import clusters
 
     _show(clusters.status(file), as_json)
+
+
+@cluster_command.command("scale")
+@file_argument
+@click.argument("count", metavar="N", type=click.IntRange(min=1))
+@json_option
+def scale_command(file: str, count: int, as_json: bool) -> int:
+    """Start or end nodes until N are up, the head among them.
+
+    Where the file has scale:, runs start more by themselves, and nodes that stand idle end.
+    """
+    from shoal.api import clusters
+
+    failed = clusters.scale(file, count, say)
+    _show(clusters.status(file), as_json)
+    return 1 if failed else 0
+
+
+@cluster_command.command("notebook")
+@file_argument
+def notebook_command(file: str) -> None:
+    """Start JupyterLab on the head, and open a way to it.
+
+    Prints the address to open in a browser on this machine. The way stays open until Ctrl-C; the notebook runs on
+    until the cluster ends.
+    """
+    from shoal.api import clusters
+    from shoal.cluster.here import Here
+
+    address, close = clusters.notebook(file)
+    echo(address)
+    sys.stdout.flush()
+    say("Ctrl-C closes the way; the notebook runs on until the cluster ends.")
+    try:
+        while True:
+            Here().pause(3600)
+    finally:
+        close()
 
 
 def _show(nodes: list[NodeStatus], as_json: bool) -> None:

@@ -33,9 +33,7 @@ def forward(arguments: Sequence[str], elsewhere: RunElsewhere) -> int:
     at = list(arguments).index(elsewhere.asked)
     command, options = arguments[0], [*arguments[1:at], *arguments[at + 1 :]]
     if command == "resume":
-        detaching.resume(elsewhere.run, "--failed" in options, say)
-        say(f"{elsewhere.run} goes on, on its cluster. Look at it with: shoal logs {elsewhere.run} -f")
-        return 0
+        return detaching.resume(elsewhere.run, "--failed" in options, say)
     if command == "get":
         echo(detaching.get(elsewhere.run, *_get_options(options)))
         return 0

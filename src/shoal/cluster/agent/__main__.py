@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shoal.cluster.agent import jobs, looking, starting, there
+from shoal.cluster.agent import jobs, looking, notebook, starting, there
 from shoal.cluster.agent.values import NodeRequest, node_folder
 from shoal.errors import ShoalError
 
@@ -31,6 +31,10 @@ def _submit(request: Mapping[str, Any]) -> Any:
 def _forget(request: Mapping[str, Any]) -> Any:
     """What was shipped for a run that is removed."""
     shutil.rmtree(there.workload_folder(request["key"], request["run"]), ignore_errors=True)
+
+
+def _notebook(request: Mapping[str, Any]) -> Any:
+    return notebook.start(node_folder(request["cluster"], request["host"]))._asdict()
 
 
 def _probe(request: Mapping[str, Any]) -> Any:
@@ -70,6 +74,7 @@ TASKS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "receive": _receive,
     "submit": _submit,
     "forget": _forget,
+    "notebook": _notebook,
 }
 
 

@@ -87,6 +87,7 @@ def _environment(folder: str) -> dict[str, str]:
     return {
         **kept,
         MARK: folder,
+        "TMPDIR": os.path.join(folder, "tmp"),
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": os.path.join(folder, TOKEN_FILE),
         "RAY_USAGE_STATS_ENABLED": "0",

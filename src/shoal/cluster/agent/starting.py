@@ -67,7 +67,8 @@ def _check_versions(expected: Mapping[str, str], has: HostFacts) -> None:
 
 
 def _start(request: NodeRequest, folder: str, has: HostFacts) -> NodeFacts:
-    os.makedirs(folder, mode=0o700)
+    os.makedirs(os.path.join(folder, "tmp"), mode=0o700)
+    os.chmod(folder, 0o700)
     _write_secret(os.path.join(folder, TOKEN_FILE), request.token)
     network = _network(request, folder)
     with namespaces.inside(network):

@@ -1,0 +1,104 @@
+"""JupyterLab on this host: on loopback only, with a token, started once and ended with its cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from shoal.cluster.agent import processes
+from shoal.cluster.agent.starting import free_port
+from shoal.cluster.agent.values import TOKEN_FILE
+from shoal.errors import ClusterError
+
+FILE = "notebook.json"
+LOG = "notebook.log"
+START_S = 60.0
+
+
+class Notebook(NamedTuple):
+    """Where it listens, on this host's loopback, and what lets one in."""
+
+    port: int
+    token: str
+
+
+def start(folder: str) -> Notebook:
+    """The one that runs for the node with this folder, or a new one; answers when it does."""
+    known = _read(folder)
+    if known is not None and _answers(known):
+        return known
+    if find_spec("jupyterlab") is None:
+        raise ClusterError(
+            "JupyterLab is not installed on the head.", hint="Install it there: pip install jupyterlab"
+        )
+    notebook = Notebook(free_port(), secrets.token_hex(24))
+    with open(os.path.join(folder, LOG), "wb") as log:
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1"),
+                *(f"--port={notebook.port}", "--ServerApp.port_retries=0", "--allow-root"),
+            ],
+            env=_environment(folder, notebook),
+            cwd=os.path.expanduser("~"),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    _wait(notebook, folder)
+    _write(folder, notebook)
+    return notebook
+
+
+def _environment(folder: str, notebook: Notebook) -> dict[str, str]:
+    """The token is a variable and not an argument, which every user of the machine could read."""
+    return {
+        **os.environ,
+        processes.MARK: folder,
+        "JUPYTER_TOKEN": notebook.token,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": os.path.join(folder, TOKEN_FILE),
+    }
+
+
+def _wait(notebook: Notebook, folder: str) -> None:
+    until = time.monotonic() + START_S
+    while not _answers(notebook):
+        if time.monotonic() > until:
+            with open(os.path.join(folder, LOG), encoding="utf-8", errors="replace") as log:
+                lines = [line.strip() for line in log if line.strip()]
+            raise ClusterError(f"JupyterLab did not start: {lines[-1] if lines else 'it said nothing'}")
+        time.sleep(0.1)
+
+
+def _answers(notebook: Notebook) -> bool:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{notebook.port}/api/status", headers={"Authorization": f"token {notebook.token}"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _read(folder: str) -> Notebook | None:
+    try:
+        with open(os.path.join(folder, FILE), encoding="utf-8") as file:
+            return Notebook(**json.load(file))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _write(folder: str, notebook: Notebook) -> None:
+    path = os.path.join(folder, FILE)
+    with open(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+        json.dump(notebook._asdict(), file)
