@@ -179,8 +179,15 @@ def make_plan(hosts: Sequence[str], visible: Sequence[Path]) -> BedPlan:
         scratch=Path(tempfile.mkdtemp(prefix=f"shoal-bed-{bed}-")),
         owner_pid=os.getpid(),
         hosts=tuple(HostPlan(name, f"10.88.{subnet}.{number}") for number, name in enumerate(hosts, start=1)),
-        visible=tuple(sorted(os.path.realpath(path) for path in (*environment, *visible))),
+        visible=with_targets([*environment, *visible]),
         path=f"{sys.prefix}/bin:{SYSTEM_PATH}",
+    )
+
+
+def with_targets(folders: Sequence[Path]) -> tuple[str, ...]:
+    """Each under the path that was given and, where that goes through links, under the real one; parents first."""
+    return tuple(
+        sorted({path for each in folders for path in (os.path.abspath(each), os.path.realpath(each))})
     )
 
 

@@ -100,6 +100,7 @@ def show(path: str, root: Path) -> None:
     target = below(root, path)
     if os.path.islink(path):
         if not target.is_symlink():
+            target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(os.readlink(path))
     elif os.path.isdir(path):
         if target.is_dir() and os.path.samestat(os.stat(path), os.stat(target)):
@@ -135,6 +136,9 @@ def build_kernel_views(root: Path, group: Path | None) -> None:
     """Processes and devices of the host alone. Its CPU quota is where programs look for one."""
     (root / "proc").mkdir()
     linux.mount("proc", root / "proc", "proc")
+    for path in (root / "proc" / "sys", root / "proc" / "sysrq-trigger"):
+        if path.exists():  # the kernel is the one thing that hosts share with this machine
+            linux.bind(path, path, read_only=True)
     (root / "sys").mkdir()
     linux.mount("sysfs", root / "sys", "sysfs", linux.READ_ONLY)
     groups = root / "sys" / "fs" / "cgroup"

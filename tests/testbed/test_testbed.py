@@ -214,6 +214,11 @@ def test_what_hosts_share_is_read_only(bed: Testbed, where: str) -> None:
     assert "Read-only file system" in tried.stderr
 
 
+def test_a_host_cannot_change_the_kernel_it_shares(bed: Testbed) -> None:
+    same_again = "value=$(cat /proc/sys/vm/swappiness); echo $value > /proc/sys/vm/swappiness"
+    assert "Read-only file system" in bed["node0"].run(["sh", "-c", same_again], check=False).stderr
+
+
 @pytest.mark.parametrize("folder", ["~", "/srv/work", "/tmp", "/var/tmp", "/run", "/dev/shm"])
 def test_private_folders_are_writable_and_not_shared(bed: Testbed, folder: str) -> None:
     path = bed["node0"].home + "/mine" if folder == "~" else f"{folder}/mine"
@@ -221,6 +226,18 @@ def test_private_folders_are_writable_and_not_shared(bed: Testbed, folder: str) 
     assert bed["node0"].read(path) == "of node0"
     assert not bed["node1"].exists(path)
     assert not os.path.exists(path)
+
+
+def test_further_folders_can_be_shown_also_through_a_link(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "links" / "link"
+    for folder in (real, link.parent):
+        folder.mkdir()
+    (real / "data").write_text("seen")
+    (tmp_path / "hidden").write_text("not seen")
+    link.symlink_to(real)
+    with Testbed(["a"], visible=[link]) as bed:
+        assert bed["a"].read(str(link / "data")) == bed["a"].read(str(real / "data")) == "seen"
+        assert not bed["a"].exists(str(tmp_path / "hidden"))
 
 
 def test_files_and_trees_are_copied_in_and_out(bed: Testbed, tmp_path: Path) -> None:
@@ -477,7 +494,7 @@ def test_an_interrupted_call_does_not_mix_up_the_answers(bed: Testbed) -> None:
     node.kill()
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
         with pytest.raises(KeyboardInterrupt):
             bed.ask("boot", "node0")
     finally:
