@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from shoal.engine import fitting
 from shoal.engine.base import Engine
 from shoal.errors import SpecError
 from shoal.model import Need, Node
+
+if TYPE_CHECKING:
+    from shoal.engine.ray.packages import NodePackages
 
 
 class Machines(NamedTuple):
@@ -19,6 +22,12 @@ class Machines(NamedTuple):
     file: str | None = None
     """The cluster file that names them."""
     provider: str = "local"
+    equipped: bool = False
+    """Whether the workload's packages are there (see `api.packages`)."""
+    python: str | None = None
+    """The interpreter that has them; None for the one that runs Shoal."""
+    on_nodes: NodePackages | None = None
+    """Which nodes of a Ray cluster have them."""
 
     def ensure_room(self, need: Need) -> int:
         """How many such workers there is room for; raises `CannotPlace` when there is none."""
@@ -30,10 +39,10 @@ class Machines(NamedTuple):
         if self.provider == "ray":
             from shoal.engine.ray.engine import RayEngine
 
-            return RayEngine(root, folder=folder, session=session)
+            return RayEngine(root, folder=folder, session=session, packages=self.on_nodes)
         from shoal.engine.local.engine import LocalEngine
 
-        return LocalEngine(self.nodes, root, scope=self.scope, session=session)
+        return LocalEngine(self.nodes, root, scope=self.scope, session=session, python=self.python)
 
 
 def machines(cluster: str | None) -> Machines:

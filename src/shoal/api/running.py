@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shoal.api import workloads
+from shoal.api import packages, workloads
 from shoal.api.machines import Machines, machines
 from shoal.api.session import STOP_FILE, Session, summarize
 from shoal.api.summary import Summary
@@ -92,6 +92,7 @@ def new_session(prepared: Prepared, where: Machines, here: Here, watcher: Watche
     where.ensure_room(prepared.job.need)
     home = _home(here)
     plan_ = _plan(prepared, where, home)
+    where = packages.equip(prepared.job, where)
     objective = getattr(prepared.spec, "objective", None)
     store = RunStore.create(
         home,
@@ -134,6 +135,7 @@ def resume(
         prepared = _again(store)
         where = machines(cluster or store.document.get("cluster"))
         where.ensure_room(prepared.job.need)
+        where = packages.equip(prepared.job, where)
         if failed:
             store.take_failed_again(prepared.job.still_wanted)
         session = Session(store, prepared.job, where, here)
@@ -238,7 +240,8 @@ def plan(
 
 def _plan(prepared: Prepared, where: Machines, home: str) -> Plan:
     capacity = where.ensure_room(prepared.job.need)
-    return prepared.job.plan(list(where.nodes), capacity, recall(home, prepared.job.fingerprint))
+    made = prepared.job.plan(list(where.nodes), capacity, recall(home, prepared.job.fingerprint))
+    return made._replace(decisions=(*made.decisions, *packages.decision(prepared.job, where)))
 
 
 def check(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) -> Prepared:
@@ -255,6 +258,9 @@ def check(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) 
     if problems:
         raise several(problems)
     where.ensure_room(prepared.job.need)
+    missing = packages.problems(prepared.job, where)
+    if missing:
+        raise several(missing)
     return prepared
 
 

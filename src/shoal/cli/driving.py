@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from shoal.cli.stopping import Stopping
 
 if TYPE_CHECKING:
+    from shoal.api.machines import Machines
     from shoal.api.session import Session
     from shoal.api.summary import Summary
+    from shoal.api.workloads import Prepared
 
 
 def run(file: str, cluster: str | None, sets: Sequence[str], limit: int | None, as_json: bool) -> int:
@@ -21,10 +23,22 @@ def run(file: str, cluster: str | None, sets: Sequence[str], limit: int | None, 
     from shoal.cluster.here import Here
 
     prepared = workloads.from_file(file, sets, limit)
-    where = machines(cluster)
+    where = equip(prepared, machines(cluster))
     with Stopping(as_json=as_json) as stopping:
         summary = drive(new_session(prepared, where, Here()), stopping)
     return tell(summary, as_json)
+
+
+def equip(prepared: Prepared, where: Machines) -> Machines:
+    """Have the workload's packages installed, and say so. Before signals mean stopping a run: there is none yet."""
+    from shoal.api import packages
+    from shoal.cli.output import say
+
+    where.ensure_room(prepared.job.need)
+    news = packages.announcement(prepared.job, where)
+    if news is not None:
+        say(news)
+    return packages.equip(prepared.job, where)
 
 
 def resume(run: str, failed: bool, cluster: str | None, as_json: bool) -> int:

@@ -16,9 +16,10 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from shoal.engine.ray import shipping
-from shoal.engine.workers import messages
+from shoal.engine.workers import messages, packages
 from shoal.engine.workers.connection import Connection
 from shoal.engine.workers.spawning import ZygoteClient
+from shoal.model.packages import Packages
 
 LOG_BLOCK = 1 << 20
 """Most bytes of a log that travel at once."""
@@ -43,7 +44,14 @@ KEPT_VARIABLES = (
 class WorkerActor:
     """One worker. `events` is asked for once and streams until the process is gone; `send` reaches the process."""
 
-    def __init__(self, request: dict[str, Any], run: str, package: shipping.Package | None) -> None:
+    def __init__(
+        self,
+        request: dict[str, Any],
+        run: str,
+        package: shipping.Package | None,
+        wanted: Packages | None = None,
+    ) -> None:
+        """`wanted` was installed on this node before (see `engine.ray.packages`): here it is only found again."""
         base = os.path.join(tempfile.gettempdir(), f"shoal-{os.getuid()}")
         self._root = os.path.join(base, "runs", run)
         for name in ("logs", "items", "checkpoints"):
@@ -57,7 +65,8 @@ class WorkerActor:
         self._worker: int = request["worker"]
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours)
-        self._zygote = ZygoteClient(environment=_environment())
+        python = packages.ensure(wanted).python if wanted is not None else None
+        self._zygote = ZygoteClient(environment=_environment(), python=python)
         if package is not None:
             folder = shipping.unpack(package, os.path.join(base, "folders"))
             request = {**request, "factory": {**request["factory"], "folder": folder}}

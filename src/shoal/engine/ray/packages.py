@@ -1,0 +1,88 @@
+"""A workload's packages on a Ray cluster: each node installs them for itself, once, before it gets work."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from shoal.errors import Problem, ShoalError, several
+from shoal.model import Node
+from shoal.model.packages import Packages
+
+_log = logging.getLogger(__name__)
+
+Alive = Mapping[str, tuple[str, Node]]
+"""By host: Ray's id of the node, and the node."""
+
+
+class NodePackages:
+    """Knows which nodes have the packages. `prepare` blocks; `ready` never does, and looks after nodes that join."""
+
+    def __init__(self, wanted: Packages) -> None:
+        self.wanted = wanted
+        self._tasks: dict[str, Any] = {}
+        self._ready: set[str] = set()
+        self._unfit: dict[str, str] = {}
+        """Why a node cannot have them."""
+
+    def prepare(self, alive: Alive, hosts: Sequence[str]) -> None:
+        """Install on these hosts, all at once. Raises `SpecError` that names every node where it is not possible."""
+        chosen = {host: alive[host] for host in hosts if host in alive}
+        self._begin(chosen)
+        ray.wait(list(self._tasks.values()), num_returns=len(self._tasks), timeout=None)
+        self._collect({node_id: host for host, (node_id, _) in chosen.items()})
+        problems = [
+            Problem(f"On {host}: {self._unfit[node_id]}")
+            for host, (node_id, _) in chosen.items()
+            if node_id in self._unfit
+        ]
+        if problems:
+            raise several(problems)
+
+    def ready(self, alive: Alive) -> dict[str, tuple[str, Node]]:
+        """The nodes that have the packages. On those it has not heard of, the packages are being installed."""
+        self._begin(alive)
+        self._collect({node_id: host for host, (node_id, _) in alive.items()})
+        return {host: (node_id, node) for host, (node_id, node) in alive.items() if node_id in self._ready}
+
+    def _begin(self, alive: Alive) -> None:
+        for node_id, _ in alive.values():
+            if node_id not in self._ready and node_id not in self._unfit and node_id not in self._tasks:
+                strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
+                task = ray.remote(_install).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
+                self._tasks[node_id] = task.remote(self.wanted)
+
+    def _collect(self, hosts: Mapping[str, str]) -> None:
+        """Hear of the tasks that have ended."""
+        if not self._tasks:
+            return
+        ended, _ = ray.wait(list(self._tasks.values()), num_returns=len(self._tasks), timeout=0)
+        for node_id, task in list(self._tasks.items()):
+            if task not in ended:
+                continue
+            del self._tasks[node_id]
+            try:
+                why = ray.get(task)
+            except RayError:
+                continue  # The node is gone, or will be asked again.
+            if why is None:
+                self._ready.add(node_id)
+            else:
+                self._unfit[node_id] = why
+                _log.warning("%s gets no work: %s", hosts.get(node_id, node_id), why)
+
+
+def _install(wanted: Packages) -> str | None:
+    """Runs on a node: why it cannot have the packages; None when it has them."""
+    from shoal.engine.workers import packages
+
+    try:
+        packages.ensure(wanted)
+    except ShoalError as error:
+        return f"{error} {error.hint or ''}".strip()
+    return None
