@@ -233,3 +233,23 @@ def test_a_cache_that_cannot_be_written_is_an_error_with_a_way_out(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(SpecError, match="cannot be kept in"):
         packages.ensure(Packages(("shoalfish==1.0",)))
+
+
+def test_uv_installs_where_there_is_no_pip(wheels: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("uv") is None:
+        pytest.skip("uv is not on the PATH")
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(wheels.folder))
+    found = packages.ensure(Packages(("shoalfish==2.0",)))
+    assert said(found.python, "import shoalfish, shoalfin, shoal; print(shoalfish.version)") == "2.0"
+    with pytest.raises(SpecError, match="shoalfish==7"):
+        packages.ensure(Packages(("shoalfish==7",)))
+
+
+def test_neither_pip_nor_uv_is_an_error_that_says_so(wheels: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", str(wheels.folder))
+    with pytest.raises(SpecError, match="neither pip in .* nor uv on the PATH"):
+        packages.ensure(Packages(("shoalfish",)))
+    assert not packages.environments()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal.errors import Problem, ShoalError, several
@@ -15,6 +16,11 @@ from shoal.model import Node
 from shoal.model.packages import Packages
 
 _log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+"""How often it is looked which nodes are done, so that Ctrl-C is heard."""
+FORGIVEN = 2
+"""How often an installer may be killed on a node that lives before the node is given up."""
 
 Alive = Mapping[str, tuple[str, Node]]
 """By host: Ray's id of the node, and the node."""
@@ -27,15 +33,18 @@ class NodePackages:
         self.wanted = wanted
         self._tasks: dict[str, Any] = {}
         self._ready: set[str] = set()
+        self._killed: Counter[str] = Counter()
         self._unfit: dict[str, str] = {}
         """Why a node cannot have them."""
 
     def prepare(self, alive: Alive, hosts: Sequence[str]) -> None:
         """Install on these hosts, all at once. Raises `SpecError` that names every node where it is not possible."""
         chosen = {host: alive[host] for host in hosts if host in alive}
+        names = {node_id: host for host, (node_id, _) in chosen.items()}
         self._begin(chosen)
-        ray.wait(list(self._tasks.values()), num_returns=len(self._tasks), timeout=None)
-        self._collect({node_id: host for host, (node_id, _) in chosen.items()})
+        while self._tasks:
+            ray.wait(list(self._tasks.values()), num_returns=len(self._tasks), timeout=LOOK_S)
+            self._collect(names)
         problems = [
             Problem(f"On {host}: {self._unfit[node_id]}")
             for host, (node_id, _) in chosen.items()
@@ -66,15 +75,25 @@ class NodePackages:
             if task not in ended:
                 continue
             del self._tasks[node_id]
-            try:
-                why = ray.get(task)
-            except RayError:
-                continue  # The node is gone, or will be asked again.
-            if why is None:
-                self._ready.add(node_id)
-            else:
+            why = self._answer(node_id, task)
+            if why is not None:
                 self._unfit[node_id] = why
                 _log.warning("%s gets no work: %s", hosts.get(node_id, node_id), why)
+
+    def _answer(self, node_id: str, task: Any) -> str | None:
+        """Why the node cannot have the packages; None when it has them, or when the task is worth another try."""
+        try:
+            why: str | None = ray.get(task)
+        except RayTaskError as error:
+            return f"requirements: the packages could not be installed: {error.cause or error}"
+        except RayError as error:
+            # Most likely the node is gone; while it lives, it is asked again.
+            self._killed[node_id] += 1
+            killed_often = self._killed[node_id] > FORGIVEN
+            return f"requirements: what installs packages was killed: {error}" if killed_often else None
+        if why is None:
+            self._ready.add(node_id)
+        return why
 
 
 def _install(wanted: Packages) -> str | None:

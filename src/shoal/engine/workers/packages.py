@@ -215,9 +215,7 @@ def _reason(log_path: str, start: int, error: subprocess.CalledProcessError) -> 
     with open(log_path, "rb") as file:
         file.seek(start)
         lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
-    wrong = [
-        line.removeprefix("ERROR: ") for line in lines if line.startswith(("ERROR: ", "error: ", "  × "))
-    ]
+    wrong = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     said = wrong or [line for line in lines if not line.startswith(("---", "WARNING: ", "[notice]"))]
     return " ".join(said[-QUOTED_LINES:]) or f"{error.cmd[0]} ended with status {error.returncode}"
 
