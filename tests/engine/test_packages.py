@@ -45,7 +45,9 @@ def said(python: str, code: str) -> str:
 
 def test_an_environment_has_the_packages_and_all_that_is_beside_shoal(wheels: Any) -> None:
     found = packages.ensure(Packages(("shoalfish==2.0",)))
-    code = "import shoalfish, shoalfin, shoal, click; print(shoalfish.version, shoalfin.version, click.__file__)"
+    code = (
+        "import shoalfish, shoalfin, shoal, click; print(shoalfish.version, shoalfin.version, click.__file__)"
+    )
     fish, fin, click = said(found.python, code).split(" ", 2)
     assert (fish, fin) == ("2.0", "0.5")
     assert click.startswith(sys.prefix)
@@ -250,6 +252,6 @@ def test_uv_installs_where_there_is_no_pip(wheels: Any, monkeypatch: pytest.Monk
 def test_neither_pip_nor_uv_is_an_error_that_says_so(wheels: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(wheels.folder))
-    with pytest.raises(SpecError, match="neither pip in .* nor uv on the PATH"):
+    with pytest.raises(SpecError, match=r"neither pip in .* nor uv on the PATH"):
         packages.ensure(Packages(("shoalfish",)))
     assert not packages.environments()

@@ -135,5 +135,5 @@ def test_a_module_that_no_node_has_ends_the_run_before_any_trial(add: Any) -> No
     add("bare", "fourth")
     path = sweep(4, "fourth")
     Path(path).write_text(Path(path).read_text().replace("requirements: [shoalfish==2.0]\n", ""))
-    with pytest.raises(shoal.SpecError, match="on bare, and no item was tried.*'shoalfish'"):
+    with pytest.raises(shoal.SpecError, match=r"on bare, and no item was tried.*'shoalfish'"):
         shoal.run(path, cluster="ray.yaml", display=False)

@@ -154,7 +154,10 @@ def test_ctrl_c_during_an_install_leaves_no_run_and_nothing_that_looks_complete(
         ({"f.py": VERSION}, "function: f:main", "f.py:2: there is no module 'shoalfish'"),
         ({"f.py": "import shoalfish\n"}, "python f.py", "f.py:1: there is no module 'shoalfish'"),
         (
-            {"f.py": "import os, other\ndef main(x): ...\n", "other.py": '"""."""\nfrom shoalfish.x import y\n'},
+            {
+                "f.py": "import os, other\ndef main(x): ...\n",
+                "other.py": '"""."""\nfrom shoalfish.x import y\n',
+            },
             "function: f:main",
             "other.py:2: there is no module 'shoalfish'",
         ),

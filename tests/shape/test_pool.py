@@ -251,7 +251,7 @@ def test_workers_that_cannot_start_end_the_run_with_the_reason() -> None:
 
 def test_workers_that_miss_a_package_end_the_run_at_the_first_and_the_request_was_wrong() -> None:
     bench = Bench(items(0.1), startup=Startup(0.01, error="ModuleNotFoundError: No module named 'nope'"))
-    with pytest.raises(SpecError, match="no item was tried: .*No module named 'nope'"):
+    with pytest.raises(SpecError, match=r"no item was tried: .*No module named 'nope'"):
         bench.run()
     assert bench.world.now() < 0.1
 
