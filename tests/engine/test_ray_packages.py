@@ -115,6 +115,7 @@ def test_a_node_that_joins_gets_work_only_once_it_has_the_packages(
     add: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     add("early", "third")
+    other = add("other", "elsewhere")
     run = shoal.start(sweep(1500, "third"), cluster="ray.yaml")
     with caplog.at_level(logging.WARNING, "shoal"):
         good = add("late", "third")
@@ -128,6 +129,7 @@ def test_a_node_that_joins_gets_work_only_once_it_has_the_packages(
     assert {row["node"] for row in rows} == {"early", "late"}
     assert {(row["version"], row["attempt"]) for row in rows} == {("2.0", 1)}
     assert (complete(good), complete(bad)) == (1, 0)
+    assert not other.exists(), "nothing is installed where no trial may run"
     assert "unable gets no work: requirements: the packages could not be installed" in caplog.text
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.api.machines import Machines
-from shoal.engine import fitting, modules
+from shoal.engine import modules
 from shoal.errors import Problem, several
 from shoal.model import Decision
 from shoal.work.job import PoolJob
@@ -77,9 +77,8 @@ def _equip_ray(job: PoolJob, where: Machines) -> Machines:
     from shoal.engine.ray.nodes import alive
     from shoal.engine.ray.packages import NodePackages
 
-    usable = [node.host for node in where.nodes if fitting.capacity(job.need, [node])]
-    on_nodes = NodePackages(job.packages)
-    on_nodes.prepare(alive(), usable)
+    on_nodes = NodePackages(job.packages, job.need)
+    on_nodes.prepare(alive())
     return where._replace(on_nodes=on_nodes, equipped=True)
 
 

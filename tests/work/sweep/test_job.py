@@ -101,6 +101,8 @@ def test_repeat_gives_every_trial_once_before_any_twice(tmp_path: Path) -> None:
         ({"run": {"function": "mine:more"}}, "needs an argument 'b'"),
         ({"run": {"function": "broken:main"}}, "broken.py:1"),
         ({"trials": {"table": "nope.csv"}}, "nope.csv"),
+        ({"image": "python:3.12"}, "image: not possible yet"),
+        ({"requirements": "nope.txt"}, "requirements: there is no file"),
     ],
     ids=["column", "script", "module", "function", "argument", "missing argument", "syntax", "table"],
 )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from shoal.engine import fitting
 from shoal.errors import Problem, ShoalError, several
-from shoal.model import Node
+from shoal.model import Need, Node
 from shoal.model.packages import Packages
 
 _log = logging.getLogger(__name__)
@@ -27,27 +28,30 @@ Alive = Mapping[str, tuple[str, Node]]
 
 
 class NodePackages:
-    """Knows which nodes have the packages. `prepare` blocks; `ready` never does, and looks after nodes that join."""
+    """Knows which nodes have the packages. `prepare` blocks; `ready` never does, and looks after nodes that join.
 
-    def __init__(self, wanted: Packages) -> None:
+    Nodes that could not hold a worker that needs `need` are left alone.
+    """
+
+    def __init__(self, wanted: Packages, need: Need) -> None:
         self.wanted = wanted
+        self._need = need
         self._tasks: dict[str, Any] = {}
         self._ready: set[str] = set()
         self._killed: Counter[str] = Counter()
         self._unfit: dict[str, str] = {}
         """Why a node cannot have them."""
 
-    def prepare(self, alive: Alive, hosts: Sequence[str]) -> None:
-        """Install on these hosts, all at once. Raises `SpecError` that names every node where it is not possible."""
-        chosen = {host: alive[host] for host in hosts if host in alive}
-        names = {node_id: host for host, (node_id, _) in chosen.items()}
-        self._begin(chosen)
+    def prepare(self, alive: Alive) -> None:
+        """Install on these nodes, all at once. Raises `SpecError` that names every one where it is not possible."""
+        names = {node_id: host for host, (node_id, _) in alive.items()}
+        self._begin(alive)
         while self._tasks:
             ray.wait(list(self._tasks.values()), num_returns=len(self._tasks), timeout=LOOK_S)
-            self._collect(names)
+            self._collect()
         problems = [
             Problem(f"On {host}: {self._unfit[node_id]}")
-            for host, (node_id, _) in chosen.items()
+            for node_id, host in names.items()
             if node_id in self._unfit
         ]
         if problems:
@@ -56,17 +60,29 @@ class NodePackages:
     def ready(self, alive: Alive) -> dict[str, tuple[str, Node]]:
         """The nodes that have the packages. On those it has not heard of, the packages are being installed."""
         self._begin(alive)
-        self._collect({node_id: host for host, (node_id, _) in alive.items()})
-        return {host: (node_id, node) for host, (node_id, node) in alive.items() if node_id in self._ready}
+        before = set(self._unfit)
+        self._collect()
+        for host, (node_id, _) in alive.items():
+            if node_id in self._unfit.keys() - before:
+                _log.warning("%s gets no work: %s", host, self._unfit[node_id])
+        return {
+            host: (node_id, node)
+            for host, (node_id, node) in alive.items()
+            if node_id in self._ready or not self._concerns(node)
+        }
+
+    def _concerns(self, node: Node) -> bool:
+        return fitting.capacity(self._need, [node]) > 0
 
     def _begin(self, alive: Alive) -> None:
-        for node_id, _ in alive.values():
-            if node_id not in self._ready and node_id not in self._unfit and node_id not in self._tasks:
+        for node_id, node in alive.values():
+            heard_of = node_id in self._ready or node_id in self._unfit or node_id in self._tasks
+            if not heard_of and self._concerns(node):
                 strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
                 task = ray.remote(_install).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
                 self._tasks[node_id] = task.remote(self.wanted)
 
-    def _collect(self, hosts: Mapping[str, str]) -> None:
+    def _collect(self) -> None:
         """Hear of the tasks that have ended."""
         if not self._tasks:
             return
@@ -78,7 +94,6 @@ class NodePackages:
             why = self._answer(node_id, task)
             if why is not None:
                 self._unfit[node_id] = why
-                _log.warning("%s gets no work: %s", hosts.get(node_id, node_id), why)
 
     def _answer(self, node_id: str, task: Any) -> str | None:
         """Why the node cannot have the packages; None when it has them, or when the task is worth another try."""
