@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shoal.engine.sim import Behaviour, Fault, NodeDies, SimWorld, Startup, WorkerDies
-from shoal.errors import CannotPlace, EngineError, StoreError
+from shoal.errors import CannotPlace, EngineError, SpecError, StoreError
 from shoal.model import Factory, Item, Need, Node, Outcome
 from shoal.plan.prediction import lower_bound
 from shoal.shape.pool import Ended, Policy, Pool, Progress
@@ -244,9 +244,16 @@ def test_two_equal_runs_that_start_together_progress_together() -> None:
 
 
 def test_workers_that_cannot_start_end_the_run_with_the_reason() -> None:
-    bench = Bench(items(0.1), startup=Startup(0.01, error="ModuleNotFoundError: No module named 'nope'"))
-    with pytest.raises(EngineError, match="No module named 'nope'"):
+    bench = Bench(items(0.1), startup=Startup(0.01, error="ZeroDivisionError: division by zero"))
+    with pytest.raises(EngineError, match="division by zero"):
         bench.run()
+
+
+def test_workers_that_miss_a_package_end_the_run_at_the_first_and_the_request_was_wrong() -> None:
+    bench = Bench(items(0.1), startup=Startup(0.01, error="ModuleNotFoundError: No module named 'nope'"))
+    with pytest.raises(SpecError, match=r"no item was tried: .*No module named 'nope'"):
+        bench.run()
+    assert bench.world.now() < 0.1
 
 
 def test_what_can_never_be_placed_is_refused_at_once() -> None:

@@ -286,6 +286,19 @@ def test_trials_that_cannot_be_are_refused(problems, trials, problem):
             "run: {command: x}\nrequirements: {}",
             "expected a requirements file or a list of packages, found an empty",
         ),
+        (
+            "run: {command: x}\nrequirements: [numpy, 'numpy >> 3']",
+            "sweep.yaml:4: requirements.1: expected a package such as numpy>=1.26, found 'numpy >> 3' (",
+        ),
+        (
+            "run: {command: x}\nrequirements: [--index-url https://x.org]",
+            "requirements.0: expected a package such as numpy>=1.26, found an option | Options of pip belong in a",
+        ),
+        (
+            "run: {command: x}\nrequirements: ['a @ https://me:secret@x.org/a.whl']",
+            "requirements.0: a user name or password cannot stand here | Keep it where pip looks",
+        ),
+        ("run: {command: x}\nrequirements: [./a.whl]", "requirements.0: expected a package such as"),
         ("run: {command: x}\nrequirements: a\nimage: b", "image: cannot be given together with requirements"),
         (
             "run: {command: x}\nplacement: {near: a}\nnear: b",

@@ -18,6 +18,8 @@ from shoal.spec import Cluster
 class ClusterMachines(Machines):
     """The nodes of a cluster file, and the Ray engine on them."""
 
+    embedded = False
+
     def __init__(self, cluster: Cluster, file: str, tell: Tell) -> None:
         self.provider = provider_for(cluster, file)
         self.cluster = cluster
@@ -77,8 +79,9 @@ class ClusterMachines(Machines):
         if self.cluster.provider == "local":
             from shoal.cluster.local import environment_of_items
 
-            return RayEngine(root, session=session, environment=environment_of_items())
-        return RayEngine(root, folder=folder, session=session)
+            environment = environment_of_items()
+            return RayEngine(root, session=session, environment=environment, packages=self.on_nodes)
+        return RayEngine(root, folder=folder, session=session, packages=self.on_nodes)
 
     def close(self) -> None:
         joined, self._joined = self._joined, None

@@ -23,7 +23,7 @@ ROWS_FILE = "rows.jsonl"
 PICKLE_FILE = "function.pkl"
 LIMITS = ("timeout", "retries", "concurrent", "failures", "stop_after")
 RESOURCES = ("cpu", "gpu", "memory")
-OTHERS = ("name", "env", "objective", "tags")
+OTHERS = ("name", "env", "objective", "requirements", "tags")
 
 
 class ListRows(Rows):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from shoal.api.growing import Growing
     from shoal.cluster.base import Tell
     from shoal.engine.base import Engine
+    from shoal.engine.ray.packages import NodePackages
 
 
 class Machines:
@@ -20,6 +21,14 @@ class Machines:
 
     file: str | None = None
     """The cluster file that names them."""
+    embedded = True
+    """Whether workers are processes of this machine, beside this one."""
+    equipped = False
+    """Whether the workload's packages are there (see `api.packages`)."""
+    python: str | None = None
+    """The interpreter that has them; None for the one that runs Shoal."""
+    on_nodes: NodePackages | None = None
+    """Which nodes of a Ray cluster have them."""
 
     def __init__(self, nodes: Sequence[Node], scope: str, file: str | None = None) -> None:
         self.nodes = nodes
@@ -43,7 +52,7 @@ class Machines:
         """An engine for a run, once `ready`: `root` is the run's folder, `folder` the workload's."""
         from shoal.engine.local.engine import LocalEngine
 
-        return LocalEngine(self.nodes, root, scope=self.scope, session=session)
+        return LocalEngine(self.nodes, root, scope=self.scope, session=session, python=self.python)
 
     def close(self) -> None:
         """The run is over. May be called twice."""

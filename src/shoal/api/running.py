@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shoal.api import workloads
+from shoal.api import packages, workloads
 from shoal.api.machines import Machines, machines
 from shoal.api.session import STOP_FILE, Session, summarize
 from shoal.api.summary import Summary
@@ -100,6 +100,7 @@ def new_session(
     home = _home(here)
     plan_ = _plan(prepared, where, home)
     where.ready(prepared.job.need)
+    packages.equip(prepared.job, where)
     objective = getattr(prepared.spec, "objective", None)
     store = RunStore.create(
         home,
@@ -148,6 +149,7 @@ def resume(
         where = machines(cluster or store.document.get("cluster"), tell)
         where.ensure_room(prepared.job.need)
         where.ready(prepared.job.need)
+        packages.equip(prepared.job, where)
         if failed:
             store.take_failed_again(prepared.job.still_wanted)
         session = Session(store, prepared.job, where, here)
@@ -252,7 +254,8 @@ def plan(
 
 def _plan(prepared: Prepared, where: Machines, home: str) -> Plan:
     capacity = where.ensure_room(prepared.job.need)
-    return prepared.job.plan(list(where.nodes), capacity, recall(home, prepared.job.fingerprint))
+    made = prepared.job.plan(list(where.nodes), capacity, recall(home, prepared.job.fingerprint))
+    return made._replace(decisions=(*made.decisions, *packages.decision(prepared.job, where)))
 
 
 def check(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) -> Prepared:
@@ -269,6 +272,9 @@ def check(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) 
     if problems:
         raise several(problems)
     where.ensure_room(prepared.job.need)
+    missing = packages.problems(prepared.job, where)
+    if missing:
+        raise several(missing)
     return prepared
 
 

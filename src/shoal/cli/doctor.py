@@ -78,6 +78,7 @@ def examine() -> Iterator[Finding]:
     yield from _home()
     yield from _machine()
     yield from _packages()
+    yield from _environments()
 
 
 def _python() -> Finding:
@@ -149,3 +150,28 @@ def _packages() -> Iterator[Finding]:
             except metadata.PackageNotFoundError:
                 hint = f"pip install {name}" if missing == "note" else None
                 yield Finding(missing, name, f"not installed; for {purpose}", hint)
+
+
+def _environments() -> Iterator[Finding]:
+    """What workloads had installed."""
+    from shoal.engine.workers import packages
+
+    found = packages.environments()
+    if found:
+        size = format_size(sum(map(_size, found)))
+        where = (
+            f"{size} in {packages.cache_folder()}, {len(found)} environment{'' if len(found) == 1 else 's'}"
+        )
+        yield Finding("ok", "packages of workloads", where, "deleting them is safe while nothing runs")
+
+
+def _size(folder: str) -> int:
+    """Bytes in a folder, as far as they can be seen."""
+    total = 0
+    for base, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(base, name)).st_size
+            except OSError:
+                continue
+    return total

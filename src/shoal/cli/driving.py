@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from shoal.cli.stopping import Stopping
 
 if TYPE_CHECKING:
+    from shoal.api.machines import Machines
     from shoal.api.session import Session
     from shoal.api.summary import Summary
+    from shoal.api.workloads import Prepared
 
 
 def run(
@@ -29,6 +31,7 @@ def run(
 
     prepared = workloads.from_file(file, sets, limit)
     where = machines(cluster, _say)
+    _install(prepared, where)
     with Stopping(as_json=as_json) as stopping:
         summary = drive(new_session(prepared, where, Here(), run_id=run_id), stopping)
     return tell(summary, as_json)
@@ -38,6 +41,18 @@ def _say(line: str) -> None:
     from shoal.cli.output import say
 
     say(line)
+
+
+def _install(prepared: Prepared, where: Machines) -> None:
+    """Have packages installed on this machine, and say so. Before signals mean stopping a run: there is none yet."""
+    from shoal.api import packages
+
+    if where.embedded:
+        where.ensure_room(prepared.job.need)
+        news = packages.announcement(prepared.job)
+        if news is not None:
+            _say(news)
+        packages.equip(prepared.job, where)
 
 
 def resume(run: str, failed: bool, cluster: str | None, as_json: bool) -> int:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from .nodes import Node
-from .problems import Problems
 from .readers import DURATION, SIZE, ListOf, MapOf, Number, Plain, Text, Whole
-from .reading import Reader
 from .records import Record
+from .requirements import Requirements
 from .sections import Found, Section, key, section
 
 NAME = Text(
@@ -52,21 +50,6 @@ class Limits(Section):
     concurrent: int | None = key(Whole(1), "How many items may run at once.", default=None)
     failures: int = key(Whole(0), "How many failed items still make a run that succeeded.", default=0)
     stop_after: int | None = key(Whole(1), "Stop the run early after this many failed items.", default=None)
-
-
-class Requirements(Reader):
-    """The lines of a pip requirements file: those listed, or `-r FILE` for a file."""
-
-    expected = "a requirements file or a list of packages"
-    _packages = ListOf(Text("a package such as numpy>=1.26", r"[^\r\n]*[^\s][^\r\n]*"), expected)
-
-    def read(self, node: Node, path: str, problems: Problems) -> Any:
-        if isinstance(node.value, str):
-            return (f"-r {node.value}",) if node.value.strip() else self.wrong(node, path, problems)
-        return self._packages.read(node, path, problems)
-
-    def schema(self) -> dict[str, Any]:
-        return {"anyOf": [Text().schema(), self._packages.schema()]}
 
 
 @section

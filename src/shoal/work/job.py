@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from shoal.model import Factory, Item, Need, Outcome, Plan
 from shoal.model.node import Node
+from shoal.model.packages import Packages
 from shoal.model.profile import Profile
 from shoal.shape.pool import Policy, Source
 
@@ -36,6 +37,13 @@ class PoolJob(Protocol):
     @property
     def fingerprint(self) -> str:
         """Equal for workloads whose items take equally long: what was learned from one serves the other."""
+
+    @property
+    def packages(self) -> Packages:
+        """What has to be installed before a worker can start; raises `SpecError` when it cannot be read."""
+
+    def imports(self) -> Mapping[str, str]:
+        """Modules that the work is certain to import, as far as reading its code can tell, and where it does."""
 
     def total(self) -> int | None:
         """How many items there will be, where that is known."""

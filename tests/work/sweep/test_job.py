@@ -101,8 +101,21 @@ def test_repeat_gives_every_trial_once_before_any_twice(tmp_path: Path) -> None:
         ({"run": {"function": "mine:more"}}, "needs an argument 'b'"),
         ({"run": {"function": "broken:main"}}, "broken.py:1"),
         ({"trials": {"table": "nope.csv"}}, "nope.csv"),
+        ({"image": "python:3.12"}, "image: not possible yet"),
+        ({"requirements": "nope.txt"}, "requirements: there is no file"),
     ],
-    ids=["column", "script", "module", "function", "argument", "missing argument", "syntax", "table"],
+    ids=[
+        "column",
+        "script",
+        "module",
+        "function",
+        "argument",
+        "missing argument",
+        "syntax",
+        "table",
+        "image",
+        "requirements",
+    ],
 )
 def test_what_can_be_known_to_be_wrong_is_said_before_anything_starts(
     tmp_path: Path, keys: dict[str, Any], words: str

@@ -46,17 +46,25 @@ class _Worker(Known):
 class LocalEngine(Talking):
     """Keeps the `Engine` contract. `root` is the run's folder: logs and items' folders go there.
 
-    `scope` names the nodes: drivers with the same scope share them.
+    `scope` names the nodes: drivers with the same scope share them. `python` runs the workers, where it is not the
+    interpreter of this process: one that can import Shoal.
     """
 
     name = "local"
 
     def __init__(
-        self, nodes: Sequence[Node], root: str, *, scope: str = "machine", session: str = "0"
+        self,
+        nodes: Sequence[Node],
+        root: str,
+        *,
+        scope: str = "machine",
+        session: str = "0",
+        python: str | None = None,
     ) -> None:
         self._nodes = list(nodes)
         self._root = root
         self._session = session
+        self._python = python
         self._offset = time.time() - time.monotonic()
         self._leases = Leases(nodes, scope, table_path())
         self._workers: dict[int, _Worker] = {}
@@ -121,7 +129,7 @@ class LocalEngine(Talking):
 
     def _ask(self) -> spawning.ZygoteClient:
         if self._zygote is None:
-            self._zygote = spawning.take()
+            self._zygote = spawning.take(self._python)
             self._selector.register(self._zygote.socket, selectors.EVENT_READ, None)
         return self._zygote
 

@@ -17,9 +17,10 @@ from typing import Any
 
 from shoal import namespaces
 from shoal.engine.ray import shipping
-from shoal.engine.workers import messages
+from shoal.engine.workers import messages, packages
 from shoal.engine.workers.connection import Connection
 from shoal.engine.workers.spawning import ZygoteClient
+from shoal.model.packages import Packages
 
 LOG_BLOCK = 1 << 20
 """Most bytes of a log that travel at once."""
@@ -50,7 +51,9 @@ class WorkerActor:
         run: str,
         package: shipping.Package | None,
         environment: Mapping[str, str] | None = None,
+        wanted: Packages | None = None,
     ) -> None:
+        """`wanted` was installed on this node before (see `engine.ray.packages`): here it is only found again."""
         base = _base()
         self._root = os.path.join(base, "runs", run)
         for name in ("logs", "items", "checkpoints"):
@@ -65,7 +68,9 @@ class WorkerActor:
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours)
         with namespaces.inside(os.environ.get(namespaces.OUTSIDE)):  # What items do needs the network.
-            self._zygote = ZygoteClient(environment=_environment() if environment is None else environment)
+            python = packages.ensure(wanted).python if wanted is not None else None
+            given = _environment() if environment is None else environment
+            self._zygote = ZygoteClient(environment=given, python=python)
         if package is not None:
             folder = shipping.unpack(package, os.path.join(base, "folders"))
             request = {**request, "factory": {**request["factory"], "folder": folder}}

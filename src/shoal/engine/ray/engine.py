@@ -22,6 +22,7 @@ from shoal.engine.ray import nodes as ray_nodes
 from shoal.engine.ray import shipping
 from shoal.engine.ray.actor import WorkerActor
 from shoal.engine.ray.arbiter import RayLeases
+from shoal.engine.ray.packages import NodePackages
 from shoal.engine.reservations import Reservations
 from shoal.engine.workers.talking import Known, Talking
 from shoal.model import (
@@ -34,6 +35,7 @@ from shoal.model import (
     Place,
     WorkerLost,
 )
+from shoal.model.packages import Packages
 
 FORGIVEN = 20
 """How many actors may be lost on nodes that live before it counts against what ran."""
@@ -58,6 +60,7 @@ class RayEngine(Talking):
     `root` is the run's folder here: what workers write to their logs and leave in items' folders is brought there.
     `folder` is the workload's: it is shipped to each node that gets a worker; without it, all nodes are on this
     machine. `environment` is what items inherit; without it, a little of what their node has.
+    A node counts once it has `packages`.
     """
 
     name = "ray"
@@ -69,13 +72,15 @@ class RayEngine(Talking):
         folder: str | None = None,
         session: str = "0",
         environment: Mapping[str, str] | None = None,
+        packages: NodePackages | None = None,
     ) -> None:
         self._root = root
         self._package = ray.put(shipping.pack(folder)) if folder else None
         self._session = session
         self._environment = None if environment is None else dict(environment)
         self._offset = time.time() - time.monotonic()
-        self._known = ray_nodes.alive()
+        self._packages = packages
+        self._known = self._alive()
         self._next_nodes = 0.0
         self._name = f"{os.path.basename(root)}-{session}-{os.urandom(4).hex()}"
         self._leases = RayLeases(self.nodes, self._name)
@@ -86,6 +91,10 @@ class RayEngine(Talking):
         self._actors_lost = 0
         self._closed = False
         os.makedirs(os.path.join(root, "logs"), exist_ok=True)
+
+    def _alive(self) -> dict[str, tuple[str, Node]]:
+        alive = ray_nodes.alive()
+        return alive if self._packages is None else self._packages.ready(alive)
 
     def nodes(self) -> Sequence[Node]:
         return [node for _, node in self._known.values()]
@@ -121,10 +130,15 @@ class RayEngine(Talking):
             "memory_bytes": place.need.memory_bytes,
             "devices": place.devices,
         }
-        actor = self._actor(place).remote(request, self._name, self._package, self._environment)
+        actor = self._actor(place).remote(
+            request, self._name, self._package, self._environment, self._wanted()
+        )
         stream = actor.events.options(num_returns="streaming").remote()
         self._workers[number] = _Worker(number, place, log_file, actor, stream)
         return number
+
+    def _wanted(self) -> Packages | None:
+        return None if self._packages is None else self._packages.wanted
 
     def _actor(self, place: Place) -> Any:
         """On exactly that node. Room there was booked with the arbiter, so Ray need not count it again."""
@@ -174,7 +188,7 @@ class RayEngine(Talking):
             self._events.extend(self._reservations.tick(now, held))
 
     def _look_at_nodes(self, now: float) -> None:
-        before, self._known = self._known, ray_nodes.alive()
+        before, self._known = self._known, self._alive()
         for host, (_, node) in self._known.items():
             if host not in before:
                 self._events.append(NodeJoined(node, now))

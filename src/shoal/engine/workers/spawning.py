@@ -29,9 +29,12 @@ def prestart(*preload: str) -> None:
         _idle = ZygoteClient(preload)
 
 
-def take() -> ZygoteClient:
-    """The prestarted zygote, or a new one."""
+def take(python: str | None = None) -> ZygoteClient:
+    """The prestarted zygote, or a new one; one of another interpreter than ours is always new."""
     global _idle
+    if python is not None and python != sys.executable:
+        discard()
+        return ZygoteClient(python=python)
     ready, _idle = _idle, None
     return ready if ready is not None else ZygoteClient()
 
@@ -47,16 +50,22 @@ def discard() -> None:
 class ZygoteClient:
     """One zygote process. The thread that makes it must live as long as it does (its workers die with the zygote)."""
 
-    def __init__(self, preload: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        preload: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        python: str | None = None,
+    ) -> None:
+        interpreter = python or sys.executable
         ours, theirs = socket.socketpair()
         self.socket = ours
         self._buffer = b""
         # -P: the current folder must not come before the standard library in the workers.
-        command = [sys.executable, "-P", "-c", PROGRAM, *preload]
+        command = [interpreter, "-P", "-c", PROGRAM, *preload]
         descriptor = os.dup(theirs.fileno()) if theirs.fileno() == CONTROL_FD else theirs.fileno()
         try:
             self.pid = os.posix_spawn(
-                sys.executable,
+                interpreter,
                 command,
                 os.environ if environment is None else environment,
                 file_actions=[(os.POSIX_SPAWN_DUP2, descriptor, CONTROL_FD)],

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import deque
 
 from shoal.engine.base import Engine
-from shoal.errors import EngineError
+from shoal.errors import EngineError, SpecError
 from shoal.model import Factory, Granted, Item, LogSlice, Need, Place, Refused, WorkerLost, WorkerReady
 from shoal.shape.pool.values import WorkerUse
+
+MISSING_MODULE = "ModuleNotFoundError: "
+"""How the reason starts for a worker that misses a package. No other worker would fare better."""
 
 START_FAILURES = 5
 """Workers in a row that fail to start before the run gives up."""
@@ -89,6 +92,7 @@ class Crew:
         self._pending: deque[int] = deque()
         self.start_failures = 0
         """Workers in a row that ended before they had started an item."""
+        self._any_ready = False
         self._bare_since: float | None = None
         self.members: dict[int, Member] = {}
         self.past: list[WorkerUse] = []
@@ -153,6 +157,7 @@ class Crew:
         member = self.members.get(event.worker)
         if member is not None and member.ready_at is None:
             member.ready_at = member.idle_since = event.at
+            self._any_ready = True
 
     def lost(self, event: WorkerLost) -> Member | None:
         """Strike it off; raises when workers fail to start again and again."""
@@ -166,6 +171,11 @@ class Crew:
         failed = event.cause == "start" or (member.ready_at is None and event.cause != "node")
         if failed and not member.leaving:
             self.start_failures += 1
+            if event.why.startswith(MISSING_MODULE) and not self._any_ready:
+                raise SpecError(
+                    f"No worker could start on {member.node}, and no item was tried: {event.why}",
+                    hint="Add the package that has it to requirements: of the workload, or install it there.",
+                )
             if self.start_failures >= START_FAILURES:
                 raise EngineError(
                     f"No worker could start: {event.why}", hint="`shoal logs` has the whole story."

@@ -40,7 +40,6 @@ def _sampler(spec: Sweep) -> list[Problem]:
 def _not_yet(spec: Sweep) -> list[Problem]:
     """What the file format has and no engine can give so far: refused, rather than left out in silence."""
     asked = {
-        "requirements": (spec.requirements, "Install the packages where Shoal runs, and leave the key out."),
         "image": (spec.image, "Leave it out: trials run with the Python that runs Shoal."),
         "placement.near": (spec.placement.near, "Place by labels: or node: instead."),
     }
@@ -49,9 +48,12 @@ def _not_yet(spec: Sweep) -> list[Problem]:
 
 def _run(spec: Sweep, columns: Sequence[str] | None, pickle: str | None) -> list[Problem]:
     if spec.run.command is not None:
-        return [*_columns(spec.run.command, columns), *_script(spec.run.command, spec.folder)]
+        return [
+            *_columns(spec.run.command, columns),
+            *_script(spec.run.command, spec.folder, installs=bool(spec.requirements)),
+        ]
     if spec.run.function is not None and pickle is None:
-        return _function(spec.run.function, spec.folder, columns)
+        return _function(spec.run.function, spec.folder, columns, installs=bool(spec.requirements))
     if spec.run.workload is not None:
         return [
             Problem(
@@ -74,11 +76,20 @@ def _columns(command: str, columns: Sequence[str] | None) -> list[Problem]:
     )
 
 
-def _script(command: str, folder: str) -> list[Problem]:
-    """The program, and the script that an interpreter is to run, have to be there, where they are no placeholders."""
+def _script(command: str, folder: str, *, installs: bool) -> list[Problem]:
+    """The program, and the script that an interpreter is to run, have to be there, where they are no placeholders.
+
+    With `installs`, a program without a path may be one of a package that is yet to be installed.
+    """
     arguments = template(command)
     program = arguments[0][0] if len(arguments[0]) == 1 else None
-    if isinstance(program, str) and program not in INTERPRETERS and not is_program(program, folder):
+    to_come = installs and isinstance(program, str) and os.sep not in program
+    if (
+        isinstance(program, str)
+        and program not in INTERPRETERS
+        and not to_come
+        and not is_program(program, folder)
+    ):
         return [
             Problem(
                 f"run.command: there is no program {program!r} to run.", "Is it installed, and spelt right?"
@@ -93,7 +104,7 @@ def _script(command: str, folder: str) -> list[Problem]:
     return [Problem(f"run.command: there is no file {script} in {folder}.", nearest(script, beside))]
 
 
-def _function(reference: str, folder: str, columns: Sequence[str] | None) -> list[Problem]:
+def _function(reference: str, folder: str, columns: Sequence[str] | None, *, installs: bool) -> list[Problem]:
     module, _, name = reference.partition(":")
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names and os.path.exists(os.path.join(folder, top + ".py")):
@@ -101,7 +112,7 @@ def _function(reference: str, folder: str, columns: Sequence[str] | None) -> lis
         return [Problem(f"run.function: {top!r} is a module of Python's standard library.", hint)]
     path = _module_path(module, folder)
     if path is None:
-        return _installed(module, folder)
+        return [] if installs else _installed(module, folder)
     try:
         with open(path, "rb") as file:
             tree = ast.parse(file.read(), path)

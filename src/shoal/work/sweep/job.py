@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from functools import cached_property
 
 from shoal.errors import Problem, SpecError, several
 from shoal.model import Factory, Item, Need, Node, Plan
+from shoal.model.packages import Packages
 from shoal.model.profile import Profile
 from shoal.shape.pool import Policy, Source
 from shoal.spec import Sweep
 from shoal.work.job import Past
+from shoal.work.requirements import read_requirements
 from shoal.work.sweep.items import digest
 from shoal.work.sweep.rows import GridRows, Rows, RowSource, TableRows
 
@@ -31,6 +35,7 @@ def prepare(spec: Sweep, *, limit: int | None = None, pickle: str | None = None)
         problems += error.problems
         columns = None
     problems += check(spec, columns, pickle)
+    problems += read_requirements(spec.requirements, spec.folder)[1]
     if problems:
         raise several(problems)
     return SweepJob(spec, rows, limit, pickle)
@@ -72,12 +77,25 @@ class SweepJob:
             stop_after=limits.stop_after,
         )
         self.failures = limits.failures
+        self._pickled = pickle is not None
         self._contents: dict[str, int] | None = None
 
     @property
     def fingerprint(self) -> str:
         parts = (self.kind, self.spec.run.command, self.spec.run.function, self.need.cpu, self.need.gpu)
         return digest(repr(parts))
+
+    @cached_property
+    def packages(self) -> Packages:
+        packages, problems = read_requirements(self.spec.requirements, self.spec.folder)
+        if problems:
+            raise several(problems)
+        return packages
+
+    def imports(self) -> Mapping[str, str]:
+        from shoal.work.sweep.imports import imports_of
+
+        return imports_of(self.spec, self._pickled)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -1,0 +1,232 @@
+"""The packages of a workload on this machine: installed once into an environment of their own, then used by all runs.
+
+The environment sees what is installed beside Shoal, too, after its own. It is known by a digest of what was asked
+for and of what it was made beside; deleting its folder, or all of them, is always safe.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import IO, NamedTuple
+
+from shoal.engine.workers import installed, linux
+from shoal.errors import SpecError
+from shoal.model.packages import Packages
+
+COMPLETE = "complete"
+"""The file whose presence says that everything was installed; its time is when the environment was last used."""
+BESIDE = "zzz_shoal.pth"
+"""The last file of its kind, so that what is beside Shoal comes after everything else."""
+QUOTED_LINES = 4
+DYING = (
+    "import os, sys; from shoal.engine.workers import linux; linux.die_with_parent(); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""Becomes the program that its arguments name, and ends when the process that started it does."""
+UNWANTED_SETTINGS = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON")
+"""Settings of pip that would put packages elsewhere. All others are the user's, and count."""
+
+_log = logging.getLogger(__name__)
+
+
+class Environment(NamedTuple):
+    """Where a workload's packages are, or would be. `missing` is what is not beside Shoal already."""
+
+    folder: str
+    missing: Sequence[str]
+
+    @property
+    def python(self) -> str:
+        return os.path.join(self.folder, "bin", "python") if self.missing else sys.executable
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing left to install."""
+        return not self.missing or (
+            os.path.exists(os.path.join(self.folder, COMPLETE)) and os.path.exists(self.python)
+        )
+
+    @property
+    def folders(self) -> list[str]:
+        """Where its own modules are; none when it needs none of its own."""
+        return [_site(self.folder)] if self.missing and self.complete else []
+
+
+def cache_folder() -> str:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "shoal", "packages")
+
+
+def find(packages: Packages) -> Environment:
+    """The environment for these packages; nothing is made."""
+    missing = installed.unmet(packages)
+    return Environment(os.path.join(cache_folder(), _digest(packages)), missing)
+
+
+def _digest(packages: Packages) -> str:
+    """Equal where an environment can be shared: a change beside Shoal may change what had to be installed."""
+    parts = [
+        sorted(set(packages.requirements)),
+        [line for line in packages.lines if line.startswith("-")],
+        sorted(set(packages.constraints)),
+        [sys.version, sysconfig.get_platform(), sys.prefix],
+        installed.inventory(),
+    ]
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=12).hexdigest()
+
+
+def ensure(packages: Packages) -> Environment:
+    """The environment, complete: installed by the first who asks, while others wait. Raises `SpecError`."""
+    found = find(packages)
+    if not found.missing:
+        return found
+    try:
+        os.makedirs(os.path.dirname(found.folder), mode=0o700, exist_ok=True)
+        with _locked(f"{found.folder}.lock") as lock:
+            if not found.complete:
+                _install(packages, found, lock)
+            os.utime(os.path.join(found.folder, COMPLETE))
+    except OSError as error:
+        raise SpecError(
+            f"requirements: the packages cannot be kept in {cache_folder()}: {error.strerror or error}.",
+            hint="Set XDG_CACHE_HOME to a folder that can be written.",
+        ) from error
+    return found
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[int]:
+    """Hold the lock of this name. Somebody may delete the file at any time: then it is another lock."""
+    while True:
+        with open(path, "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                same = os.stat(path).st_ino == os.fstat(file.fileno()).st_ino
+            except FileNotFoundError:
+                same = False
+            if same:
+                yield file.fileno()
+                return
+
+
+def _install(packages: Packages, environment: Environment, lock: int) -> None:
+    folder = environment.folder
+    if os.path.isdir(folder):
+        shutil.rmtree(folder)  # What a killed install left.
+    _log.info("installing %s into %s", ", ".join(environment.missing), folder)
+    log_path = f"{folder}.log"
+    with open(os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as log:
+        begun = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        log.write(f"--- installing, {begun}: {', '.join(environment.missing)}\n")
+        log.flush()
+        start = log.tell()
+        try:
+            _build(packages, folder, log, lock)
+        except subprocess.CalledProcessError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise SpecError(
+                f"requirements: the packages could not be installed: {_reason(log_path, start, error)}",
+                hint=f"Nothing was started. All that the installer said is in {log_path}",
+            ) from None
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def _build(packages: Packages, folder: str, log: IO[str], lock: int) -> None:
+    """A virtual environment in its place from the beginning (programs in it know their path), marked at the end."""
+    _call([sys.executable, "-P", "-m", "venv", "--without-pip", folder], log, lock)
+    with open(os.path.join(_site(folder), BESIDE), "w", encoding="utf-8") as file:
+        # Not plain paths: packages that are installed as links are there by .pth files themselves.
+        file.writelines(f"import site; site.addsitedir({path!r})\n" for path in installed.site_folders())
+    files = []
+    for name, option, lines in (
+        ("requirements.txt", "-r", packages.lines),
+        ("constraints.txt", "-c", packages.constraints),
+    ):
+        if lines:
+            path = os.path.join(folder, name)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in lines)
+            files += [option, path]
+    _call([*_installer(folder), *files], log, lock)
+    with open(os.path.join(folder, COMPLETE), "w") as file:
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _site(folder: str) -> str:
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return os.path.join(folder, "lib", version, "site-packages")
+
+
+def _installer(folder: str) -> list[str]:
+    """pip where Shoal's environment has it: it knows the user's settings, and what is there already; else uv."""
+    python = os.path.join(folder, "bin", "python")
+    if find_spec("pip") is not None:
+        quiet = ("--no-input", "--disable-pip-version-check", "--no-warn-script-location")
+        return [python, "-P", "-m", "pip", "install", *quiet]
+    uv = shutil.which("uv")
+    if uv is None:
+        raise SpecError(
+            f"requirements: there is neither pip in {sys.prefix} nor uv on the PATH to install packages with.",
+            hint="python -m ensurepip, or install uv.",
+        )
+    return [uv, "pip", "install", "--python", python]
+
+
+def _call(command: Sequence[str], log: IO[str], lock: int) -> None:
+    """Run it to its end. It dies with this process; until it has, it holds the lock, so nobody works beside it."""
+    settings = {name: value for name, value in os.environ.items() if name not in UNWANTED_SETTINGS}
+    settings |= {"PIP_USER": "0", "NO_COLOR": "1"}
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-c", DYING, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env=settings,
+        pass_fds=(lock,),
+        process_group=0,
+    )
+    try:
+        status = child.wait()
+    except BaseException:
+        linux.kill_group(child.pid, 9)
+        child.wait()
+        raise
+    if status != 0:
+        raise subprocess.CalledProcessError(status, list(command))
+
+
+def _reason(log_path: str, start: int, error: subprocess.CalledProcessError) -> str:
+    """The lines in which the installer says what was wrong; where there are none, the last it said."""
+    with open(log_path, "rb") as file:
+        file.seek(start)
+        lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    wrong = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    said = wrong or [line for line in lines if not line.startswith(("---", "WARNING: ", "[notice]"))]
+    return " ".join(said[-QUOTED_LINES:]) or f"{error.cmd[0]} ended with status {error.returncode}"
+
+
+def environments() -> list[str]:
+    """The folders of the environments that are complete on this machine."""
+    cache = cache_folder()
+    try:
+        names = sorted(os.listdir(cache))
+    except OSError:
+        return []
+    return [
+        os.path.join(cache, name) for name in names if os.path.exists(os.path.join(cache, name, COMPLETE))
+    ]
