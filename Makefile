@@ -30,12 +30,13 @@ demo: $(READY)
 	@echo "  mkdir mine; cd mine; shoal init sweep   start one of your own"
 
 test: $(READY_TO_TEST)
-	$(BIN)/pytest -m "not slow and not root and not ray"
-	@echo "Left out: tests marked slow (they take long), root (they mount disks) and ray (they start Ray clusters)."
+	$(BIN)/pytest -m "not slow and not root and not ray and not s3 and not hdfs"
+	@echo "Left out: tests marked slow (they take long), root (they mount disks), ray (they start Ray clusters),"
+	@echo "s3 and hdfs (they start servers, which are hundreds of megabytes to download)."
 	@echo "make test-all installs what they need, and runs them."
 
 test-all: $(READY_TO_TEST)
-	$(PIP) --editable '.[dev,ray]'
+	$(PIP) --editable '.[test-all]'
 	$(BIN)/pytest
 
 soak: $(READY_TO_TEST)

@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from servers.hdfs import hdfs, hdfs_folder  # noqa: F401 - fixtures
+from servers.seaweedfs import bucket, seaweed  # noqa: F401 - fixtures
+from servers.unreliable import unreliable  # noqa: F401 - fixtures
+
 settings.register_profile("shoal", deadline=None)
 settings.load_profile("shoal")
 

@@ -6,6 +6,9 @@ ShoalError
 ├── CannotPlace        no node can ever (or in time) hold what is asked    exit 2
 ├── RunLocked          another driver has the run                          exit 2
 ├── StoreError         the run folder cannot be read or written            exit 1
+├── FileError          bytes somewhere cannot be read or written           exit 1
+│   ├── AccessDenied   whoever keeps them does not let us                  exit 1
+│   └── Unreachable    no good answer in time, after several tries         exit 1
 ├── EngineError        a worker or node could not do what was asked        exit 1
 └── Stopped            the user ended it                                   exit 3
 """
@@ -66,6 +69,18 @@ class RunLocked(ShoalError):
 
 class StoreError(ShoalError):
     """The run folder cannot be read or written."""
+
+
+class FileError(ShoalError):
+    """Bytes on a disk, in a bucket or behind a URL cannot be read or written."""
+
+
+class AccessDenied(FileError):
+    """Whoever keeps the bytes does not let us: no credentials, wrong ones, or too few rights."""
+
+
+class Unreachable(FileError):
+    """No good answer in time: connections that fail, timeouts, a server in trouble. Trying later may help."""
 
 
 class EngineError(ShoalError):
