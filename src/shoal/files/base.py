@@ -37,8 +37,8 @@ class Storage(Protocol):
     """Files under one root. A key is a relative path with `/` between its parts; nothing leaves the root.
 
     A storage is a small value: it connects when it is first used, may be used by several threads at once, and pickled.
-    After a fork it may be used if no storage of its kind was used before. Every call blocks, tries again where that may help, and raises `NotFound`, `AccessDenied`,
-    `Unreachable`, `SpecError` (a bad key) or another `FileError`.
+    After a fork it may be used if no storage of its kind was used before. Every call blocks, tries again where that
+    may help, and raises `NotFound`, `AccessDenied`, `Unreachable`, `SpecError` (a bad key) or another `FileError`.
     """
 
     @property
