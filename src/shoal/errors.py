@@ -7,6 +7,9 @@ ShoalError
 ├── RunLocked          another driver has the run                          exit 2
 ├── RunElsewhere       a detached run: its folder is on a cluster          exit 2
 ├── StoreError         the run folder cannot be read or written            exit 1
+├── FileError          bytes somewhere cannot be read or written           exit 1
+│   ├── AccessDenied   whoever keeps them does not let us                  exit 1
+│   └── Unreachable    no good answer in time, after several tries         exit 1
 ├── EngineError        a worker or node could not do what was asked        exit 1
 ├── ClusterError       nodes cannot be started or reached                  exit 2
 └── Stopped            the user ended it                                   exit 3
@@ -79,6 +82,18 @@ class RunElsewhere(ShoalError):
 
 class StoreError(ShoalError):
     """The run folder cannot be read or written."""
+
+
+class FileError(ShoalError):
+    """Bytes on a disk, in a bucket or behind a URL cannot be read or written."""
+
+
+class AccessDenied(FileError):
+    """Whoever keeps the bytes does not let us: no credentials, wrong ones, or too few rights."""
+
+
+class Unreachable(FileError):
+    """No good answer in time: connections that fail, timeouts, a server in trouble. Trying later may help."""
 
 
 class EngineError(ShoalError):

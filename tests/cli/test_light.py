@@ -13,7 +13,7 @@ import pytest
 import shoal
 from shoal.cli import COMMANDS
 
-HEAVY = {"ray", "torch", "pandas", "pyarrow", "optuna", "numpy", "rich", "openpyxl", "IPython"}
+HEAVY = {"ray", "torch", "pandas", "pyarrow", "optuna", "numpy", "rich", "openpyxl", "IPython", "obstore"}
 HELP = "import sys, shoal.cli; shoal.cli.main(['--help'])"
 
 

@@ -112,7 +112,7 @@ def _home() -> Iterator[Finding]:
 
 
 def _file_system(folder: str) -> Finding:
-    from shoal.files import MOUNTS, file_system_of, is_network
+    from shoal.files.mounts import MOUNTS, file_system_of, is_network
 
     try:
         with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:

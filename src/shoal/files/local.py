@@ -1,0 +1,185 @@
+"""A folder of this machine, or of a disk that machines share, as a storage. Links that leave it are not followed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from shutil import copyfileobj
+from typing import BinaryIO, NamedTuple
+
+from shoal.errors import AccessDenied, FileError, NotFound
+from shoal.files.atomic import replacing, sync_folder
+from shoal.files.base import Entry, checked_key, joined
+from shoal.files.walking import Child, walk
+
+_NO_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK))
+_MISSING = frozenset((errno.ENOENT, errno.ENOTDIR))
+
+
+class LocalStorage(NamedTuple):
+    """See `Storage`. The folder is made with the first file that is written."""
+
+    root: str
+
+    @property
+    def url(self) -> str:
+        return self.root
+
+    def list(self, prefix: str = "", pattern: str | None = None) -> Iterator[Entry]:
+        return walk(self._children, prefix, pattern)
+
+    def stat(self, key: str) -> Entry:
+        path = self._existing(key)
+        with _told(path):
+            found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise NotFound(f"{self.root}/{key} is no file.")
+        return _entry(found)._replace(key=key)
+
+    def exists(self, key: str) -> bool:
+        try:
+            self.stat(key)
+        except NotFound:
+            return False
+        return True
+
+    def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        with self.open(key) as file, _told(file.name):
+            file.seek(start)
+            return file.read(-1 if length is None else length)
+
+    def open(self, key: str) -> BinaryIO:
+        path = self._existing(key)
+        with _told(path):
+            return open(path, "rb")
+
+    def download(self, key: str, path: str | Path) -> None:
+        with self.open(key) as source, _told(str(path)):
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+            with replacing(str(path), "wb") as target:
+                copyfileobj(source, target)
+
+    def write(self, key: str, data: bytes | Path) -> None:
+        path = self.path_for_writing(key)
+        with _told(path), replacing(path, "wb") as target:
+            if isinstance(data, Path):
+                with data.open("rb") as source:
+                    copyfileobj(source, target)
+            else:
+                target.write(data)
+
+    def write_new(self, key: str, data: bytes) -> bool:
+        path = self.path_for_writing(key)
+        if os.path.lexists(path):
+            return False
+        with _told(path):
+            return _create(path, data)
+
+    def delete(self, key: str) -> None:
+        path = self.path_for_writing(key, make=False)
+        with _told(path), suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(path)
+
+    def _children(self, folder: str) -> Iterator[Child]:
+        path = os.path.join(self.root, folder)
+        with _told(path):
+            try:
+                found = os.scandir(path)
+            except OSError as error:
+                if error.errno in _MISSING:
+                    return
+                raise
+            with found:
+                for each in found:
+                    child = self._child(each, joined(folder, each.name))
+                    if child is not None:
+                        yield child
+
+    def _child(self, found: os.DirEntry[str], key: str) -> Child | None:
+        """None for what is neither, has gone by now, or is a link to a folder or out of the storage."""
+        try:
+            if found.is_dir(follow_symlinks=False):
+                return Child(found.name, None)
+            if not found.is_file() or (found.is_symlink() and not self._is_inside(found.path)):
+                return None
+            return Child(found.name, _entry(found.stat()))
+        except FileNotFoundError:
+            return None
+
+    def _is_inside(self, path: str) -> bool:
+        root, real = os.path.realpath(self.root), os.path.realpath(path)
+        return real == root or real.startswith(root.rstrip("/") + "/")
+
+    def _existing(self, key: str) -> str:
+        path = os.path.join(self.root, checked_key(key))
+        if not self._is_inside(path):
+            raise AccessDenied(
+                f"{path} is a link that leaves {self.root}.", hint="Copy the file there instead."
+            )
+        return path
+
+    def path_for_writing(self, key: str, *, make: bool = True) -> str:
+        """The path of a file to be written or removed; a link in its place is replaced, not followed."""
+        path = os.path.join(self.root, checked_key(key))
+        parent = os.path.dirname(path)
+        if not self._is_inside(parent):
+            raise AccessDenied(
+                f"{parent} is a link that leaves {self.root}.", hint="Make it a folder instead."
+            )
+        if make:
+            with _told(path):
+                os.makedirs(parent, exist_ok=True)
+        return path
+
+
+def _entry(found: os.stat_result) -> Entry:
+    return Entry(
+        "", found.st_size, found.st_mtime, f"{found.st_mtime_ns:x}-{found.st_size:x}-{found.st_ino:x}"
+    )
+
+
+def _create(path: str, data: bytes) -> bool:
+    """A new file, complete from the first moment where the file system has hard links."""
+    folder, name = os.path.split(path)
+    aside = os.path.join(folder, f".{name[:50]}.{os.urandom(4).hex()}.part")
+    try:
+        with open(aside, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(aside, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            with open(path, "xb") as file:
+                file.write(data)
+                os.fsync(file.fileno())
+    except FileExistsError:
+        return False
+    finally:
+        with suppress(OSError):
+            os.unlink(aside)
+    sync_folder(folder)
+    return True
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Errors of the system as errors of Shoal: the one place for it here."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _MISSING:
+            raise NotFound(f"There is no file {path}.") from error
+        if isinstance(error, IsADirectoryError):
+            raise NotFound(f"{path} is a folder, not a file.") from error
+        if isinstance(error, PermissionError):
+            rights = "Look at its owner and its rights (ls -l)."
+            raise AccessDenied(f"{path} may not be used: {error.strerror}.", hint=rights) from error
+        hint = "Make room, or write elsewhere." if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
+        raise FileError(f"{path} cannot be used: {error.strerror or error}.", hint=hint) from error

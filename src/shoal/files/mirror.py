@@ -1,0 +1,154 @@
+"""Copying a folder to a storage and back, only what changed since the last time. Not for databases that are in use.
+
+What was copied is remembered in a state: a value that the caller keeps, as JSON if it likes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from shoal.errors import NotFound
+from shoal.files.base import Entry, Storage, checked_prefix, joined
+from shoal.files.local import LocalStorage
+
+T = TypeVar("T")
+R = TypeVar("R")
+THREADS = 8
+FRESH_S = 2.0
+"""A file changed so shortly before it was copied is copied once more: clocks of file systems tick coarsely."""
+_NEVER = ("-wal", "-shm", "-journal")
+"""Parts of a database in use: worth nothing without the rest, as it was at the same moment."""
+
+
+class Mark(NamedTuple):
+    """What one file was like when it was copied."""
+
+    size_bytes: int
+    version: str
+
+
+State = Mapping[str, Mark]
+"""Keys below the prefix, and what was copied."""
+
+
+class Mirrored(NamedTuple):
+    """What one pass did: the state for the next, and the keys that were copied and removed."""
+
+    state: State
+    copied: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+def state_to_json(state: State) -> str:
+    """The state as text to keep."""
+    return json.dumps(state, sort_keys=True)
+
+
+def state_from_json(text: str) -> State:
+    """The state again. A text that is none gives the empty state: then everything is copied, which is no harm."""
+    try:
+        return {key: Mark(int(size), str(version)) for key, (size, version) in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def mirror_up(
+    folder: str | Path,
+    storage: Storage,
+    prefix: str,
+    state: State,
+    *,
+    exclude: Callable[[str], bool] | None = None,
+    remove: bool = False,
+) -> Mirrored:
+    """Copy the files of a folder to the storage, below a prefix, that are not there as they are.
+
+    Left out are names that start with a dot, a database's journals, and keys that `exclude` takes. With `remove`, what
+    an earlier pass copied and the folder no longer has is removed. An error ends the pass; the state stays the old one,
+    and the next pass does it again.
+    """
+    prefix, source = checked_prefix(prefix), LocalStorage(os.path.abspath(folder))
+    here = {each.key: each for each in source.list() if _counts(each.key, exclude)}
+    changed = [entry for key, entry in here.items() if state.get(key) != _mark(entry)]
+
+    def copy(entry: Entry) -> tuple[str, Mark] | None:
+        is_fresh = time.time() - (entry.modified_s or 0) < FRESH_S
+        try:
+            storage.write(joined(prefix, entry.key), Path(source.root, entry.key))
+        except (FileNotFoundError, NotFound):  # Gone since it was listed.
+            return None
+        return entry.key, Mark(entry.size_bytes, "fresh") if is_fresh else _mark(entry)
+
+    copied = dict(filter(None, _each(copy, changed)))
+    gone = [key for key in state if key not in here and _counts(key, exclude)] if remove else []
+    _each(lambda key: storage.delete(joined(prefix, key)), gone)
+    kept = {key: mark for key, mark in state.items() if key not in gone}
+    return Mirrored({**kept, **copied}, tuple(copied), tuple(gone))
+
+
+def mirror_down(
+    storage: Storage,
+    prefix: str,
+    folder: str | Path,
+    state: State | None = None,
+    *,
+    exclude: Callable[[str], bool] | None = None,
+    remove: bool = False,
+) -> Mirrored:
+    """Copy what is below a prefix to a folder, except what an earlier pass brought and nobody changed there since.
+
+    With `remove`, what an earlier pass brought and the storage no longer has is removed from the folder.
+    """
+    prefix, target, state = checked_prefix(prefix), LocalStorage(os.path.abspath(folder)), state or {}
+    skipped = len(prefix) + 1 if prefix else 0
+    listed = (each._replace(key=each.key[skipped:]) for each in storage.list(prefix))
+    there = {each.key: each for each in listed if _counts(each.key, exclude)}
+    changed = [
+        entry
+        for key, entry in there.items()
+        if state.get(key) != _mark(entry) or not _is_whole(target, entry)
+    ]
+
+    def copy(entry: Entry) -> tuple[str, Mark] | None:
+        try:
+            storage.download(joined(prefix, entry.key), target.path_for_writing(entry.key))
+        except NotFound:  # Gone since it was listed.
+            return None
+        return entry.key, _mark(entry)
+
+    copied = dict(filter(None, _each(copy, changed)))
+    gone = [key for key in state if key not in there and _counts(key, exclude)] if remove else []
+    _each(target.delete, gone)
+    kept = {key: mark for key, mark in state.items() if key not in gone}
+    return Mirrored({**kept, **copied}, tuple(copied), tuple(gone))
+
+
+def _counts(key: str, exclude: Callable[[str], bool] | None) -> bool:
+    return not key.endswith(_NEVER) and (exclude is None or not exclude(key))
+
+
+def _mark(entry: Entry) -> Mark:
+    return Mark(entry.size_bytes, entry.etag or str(entry.modified_s))
+
+
+def _is_whole(folder: LocalStorage, entry: Entry) -> bool:
+    try:
+        return folder.stat(entry.key).size_bytes == entry.size_bytes
+    except NotFound:
+        return False
+
+
+def _each(action: Callable[[T], R], values: Iterable[T]) -> list[R]:
+    """The results, several at a time; the first error ends it, and what had not begun is left."""
+    with ThreadPoolExecutor(THREADS, "shoal-mirror") as pool:
+        try:
+            return list(pool.map(action, values))
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise

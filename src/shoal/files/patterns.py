@@ -1,0 +1,51 @@
+"""Patterns of keys: `*`, `?` and `[...]` within a name, `**` for any number of folders. Matches text, reads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+_MAGIC = frozenset("*?[")
+
+
+class Pattern:
+    """A pattern for keys below some folder. A name that starts with a dot fits only where the pattern has the dot."""
+
+    def __init__(self, text: str | None) -> None:
+        parts = ["**"] if text is None else text.split("/")
+        self._parts = tuple(
+            part for index, part in enumerate(parts) if part != "**" or parts[:index][-1:] != ["**"]
+        )
+
+    def matches(self, key: str) -> bool:
+        """Whether the whole key fits."""
+        return _fits(key.split("/"), self._parts, whole=True)
+
+    def leads_to(self, folder: str) -> bool:
+        """Whether a key below this folder could fit; what cannot is not looked into."""
+        return _fits(folder.split("/"), self._parts, whole=False)
+
+
+def has_magic(text: str) -> bool:
+    """Whether this is a pattern, not a name."""
+    return not _MAGIC.isdisjoint(text)
+
+
+def split(path: str) -> tuple[str, str]:
+    """A path with a pattern in it, as the folder before the pattern and the pattern."""
+    parts = path.split("/")
+    first = next(index for index, part in enumerate(parts) if has_magic(part))
+    return "/".join(parts[:first]) or path[: 1 if path.startswith("/") else 0], "/".join(parts[first:])
+
+
+def _fits(names: Sequence[str], parts: Sequence[str], whole: bool) -> bool:
+    if not names:
+        return not whole or all(part == "**" for part in parts)
+    if not parts:
+        return False
+    name, part = names[0], parts[0]
+    if part == "**":
+        return _fits(names, parts[1:], whole) or (not name.startswith(".") and _fits(names[1:], parts, whole))
+    if name.startswith(".") and not part.startswith("."):
+        return False
+    return fnmatchcase(name, part) and (whole or len(parts) > 1) and _fits(names[1:], parts[1:], whole)

@@ -1,0 +1,106 @@
+"""A folder copied to a storage and back: only what changed, nothing that is in use, nothing outside."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from shoal.files import Storage, open_storage
+from shoal.files.mirror import mirror_down, mirror_up, state_from_json, state_to_json
+
+OLD_S = 1_700_000_000
+
+
+def put(path: Path, text: str, modified_s: float = OLD_S) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    os.utime(path, (modified_s, modified_s))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    for name in ("spec.yaml", "items/t1/out.txt", "items/t2/out.txt"):
+        put(tmp_path / "run" / name, name)
+    return tmp_path / "run"
+
+
+def test_a_folder_goes_up_and_comes_down_the_same(storage: Storage, run: Path, tmp_path: Path) -> None:
+    up = mirror_up(run, storage, "runs/a", {})
+    assert sorted(up.copied) == ["items/t1/out.txt", "items/t2/out.txt", "spec.yaml"]
+    assert sorted(entry.key for entry in storage.list()) == [f"runs/a/{key}" for key in sorted(up.copied)]
+    down = mirror_down(storage, "runs/a", tmp_path / "copy")
+    assert sorted(down.copied) == sorted(up.copied)
+    assert {key: (tmp_path / "copy" / key).read_text() for key in down.copied} == {
+        key: key for key in down.copied
+    }
+
+
+def test_only_what_changed_is_copied_again(storage: Storage, run: Path, tmp_path: Path) -> None:
+    up = mirror_up(run, storage, "a", {})
+    down = mirror_down(storage, "a", tmp_path / "copy")
+    up = mirror_up(run, storage, "a", state_from_json(state_to_json(up.state)))
+    assert up.copied == ()
+    put(run / "spec.yaml", "SPEC.YAML", OLD_S + 1)  # Of the same size.
+    put(run / "new", "new")
+    up = mirror_up(run, storage, "a", up.state)
+    assert sorted(up.copied) == ["new", "spec.yaml"]
+    down = mirror_down(storage, "a", tmp_path / "copy", state_from_json(state_to_json(down.state)))
+    assert sorted(down.copied) == ["new", "spec.yaml"]
+    assert (tmp_path / "copy" / "spec.yaml").read_text() == "SPEC.YAML"
+    (tmp_path / "copy" / "new").unlink()
+    assert mirror_down(storage, "a", tmp_path / "copy", down.state).copied == ("new",)
+
+
+def test_a_file_that_was_just_changed_is_copied_once_more(tmp_path: Path, run: Path) -> None:
+    storage = open_storage(str(tmp_path / "there"))
+    (run / "spec.yaml").write_text("now")
+    up = mirror_up(run, storage, "", {})
+    up = mirror_up(run, storage, "", up.state)
+    assert up.copied == ("spec.yaml",)
+
+
+def test_hidden_files_journals_and_what_is_excluded_stay(tmp_path: Path, run: Path) -> None:
+    for name in (".lock", ".parts/x", "run.db", "run.db-wal", "run.db-shm", "run.db-journal"):
+        put(run / name, name)
+    (run / "link").symlink_to("/etc/hostname")
+    storage = open_storage(str(tmp_path / "there"))
+    mirror_up(run, storage, "", {}, exclude=lambda key: key == "run.db")
+    assert sorted(e.key for e in storage.list()) == ["items/t1/out.txt", "items/t2/out.txt", "spec.yaml"]
+    storage.write("run.db", b"the storage's own")
+    down = mirror_down(storage, "", tmp_path / "copy", exclude=lambda key: key == "run.db")
+    assert "run.db" not in down.copied
+
+
+def test_what_is_gone_is_removed_on_request_only(storage: Storage, run: Path, tmp_path: Path) -> None:
+    up = mirror_up(run, storage, "a", {})
+    down = mirror_down(storage, "a", tmp_path / "copy")
+    storage.write("a/foreign", b"nobody asked us")
+    (run / "spec.yaml").unlink()
+    up = mirror_up(run, storage, "a", up.state)
+    assert up.removed == ()
+    assert storage.exists("a/spec.yaml")
+    up = mirror_up(run, storage, "a", up.state, remove=True)
+    assert up.removed == ("spec.yaml",)
+    assert not storage.exists("a/spec.yaml")
+    assert storage.exists("a/foreign")
+    down = mirror_down(storage, "a", tmp_path / "copy", down.state, remove=True)
+    assert down.removed == ("spec.yaml",)
+    assert sorted(os.listdir(tmp_path / "copy")) == ["foreign", "items"]
+
+
+def test_nothing_is_written_through_a_link_out_of_the_folder(tmp_path: Path, run: Path) -> None:
+    storage = open_storage(str(tmp_path / "there"))
+    mirror_up(run, storage, "", {})
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "copy" / "items").symlink_to(tmp_path / "outside")
+    with pytest.raises(Exception, match="leaves"):
+        mirror_down(storage, "", tmp_path / "copy")
+    assert os.listdir(tmp_path / "outside") == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 1}', '{"a": ["x", 1]}', "null"])
+def test_a_state_that_is_none_means_that_everything_is_copied(text: str) -> None:
+    assert state_from_json(text) == {}

