@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shoal.cluster.agent import looking, starting
+from shoal.cluster.agent.latency import latency
 from shoal.cluster.agent.values import NodeRequest, node_folder
 from shoal.errors import ShoalError
 
@@ -21,6 +22,10 @@ ANSWER = "shoal-agent: "
 
 def _probe(request: Mapping[str, Any]) -> Any:
     return looking.host_facts()._asdict()
+
+
+def _latency(request: Mapping[str, Any]) -> Any:
+    return latency(**request)
 
 
 def _start(request: Mapping[str, Any]) -> Any:
@@ -49,6 +54,7 @@ def _hold(request: Mapping[str, Any]) -> Any:
 
 TASKS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "probe": _probe,
+    "latency": _latency,
     "start": _start,
     "look": _look,
     "stop": _stop,
