@@ -74,9 +74,7 @@ def nearest_first(
     """
     if location not in locations:
         raise unknown("location", location, locations)
-    found = [
-        distance(node, location, locations, measured.get(node.host, {}).get(location)) for node in nodes
-    ]
+    found = [distance(node, location, locations, measured.get(node.host, {}).get(location)) for node in nodes]
     known = [each for each in found if each.round_trip_s is not None]
     if not known:
         reasons = "; ".join(f"{each.node}: {each.why}" for each in found) or "there are no nodes"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
 import struct
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _REQUEST, _REPLY = 8, 0
 _REQUEST_V6, _REPLY_V6 = 128, 129
@@ -22,7 +23,7 @@ class Target(NamedTuple):
     """An address that a name stands for. Without a port it is sent an echo request."""
 
     family: socket.AddressFamily
-    address: tuple[str | int, ...]
+    address: Any
     """What `connect` takes: with a port, which is 0 for an echo."""
     port: int | None
 
@@ -44,10 +45,9 @@ def _connect_s(target: Target, timeout_s: float) -> float:
     with socket.socket(target.family, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout_s)
         began = time.perf_counter()
-        try:
+        # "Nobody listens here" was said by the other side, and took one round trip like any answer.
+        with contextlib.suppress(ConnectionRefusedError):
             connection.connect(target.address)
-        except ConnectionRefusedError:
-            pass  # "Nobody listens here" was said by the other side, and took one round trip like any answer.
         return time.perf_counter() - began
 
 
@@ -94,7 +94,7 @@ def is_reply(packet: bytes, mark: bytes, is_v6: bool) -> bool:
 
 
 def _checksum(data: bytes) -> int:
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
