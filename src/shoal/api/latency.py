@@ -64,7 +64,12 @@ def latency(file: str, *, refresh: bool = False, here: Here | None = None) -> li
     nearest = nearness.nearest(distances)
     now_s = here.now()
     return [
-        _row(each, (each.node, each.location) in nearest, found.problems.get(each.node, ""), now_s)
+        _row(
+            each,
+            (each.node, each.location) in nearest,
+            found.problems.get(each.node, "") if each.location in probes else "",
+            now_s,
+        )
         for each in distances
     ]
 
@@ -82,7 +87,7 @@ def _row(distance: Distance, nearest: bool, problem: str, now_s: float) -> Laten
         max(0.0, now_s - trip.measured_s) if trip is not None else None,
         distance.source,
         nearest,
-        "; ".join(text for text in (distance.why, problem) if text),
+        problem or distance.why,
     )
 
 

@@ -40,21 +40,32 @@ def _show(rows: Sequence[LatencyRow]) -> None:
     locations = list(dict.fromkeys(row.location for row in rows))
     nodes = list(dict.fromkeys(row.node for row in rows))
     table = [_line(node, [row for row in rows if row.node == node]) for node in nodes]
-    columns = ["node", *locations, *(["measured"] if any(row["measured"] for row in table) else [])]
+    columns = [
+        "node",
+        *map(_column, locations),
+        *(["measured"] if any(row["measured"] for row in table) else []),
+    ]
     for line in tables.lines(columns, table):
         echo(line)
     if any(row.nearest for row in rows):
         say(f"{NEAREST} the nearest node; + how much longer the slowest of several round trips took.")
+    reasons: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.why:
-            say(f"{row.node} to {row.location}: {row.why}.")
+            reasons.setdefault((row.node, row.why), []).append(row.location)
+    for (node, why), where in reasons.items():
+        say(f"{node} to {', '.join(where)}: {why.rstrip('.')}.")
+
+
+def _column(location: str) -> str:
+    return f"to {location}"
 
 
 def _line(node: str, rows: Sequence[LatencyRow]) -> Row:
     """One node. Its age is that of its oldest measurement."""
     ages = [row.age_s for row in rows if row.age_s is not None]
     measured = {"measured": ago(max(ages)) if ages else ""}
-    return {**{row.location: _cell(row) for row in rows}, "node": node, **measured}
+    return {**{_column(row.location): _cell(row) for row in rows}, "node": node, **measured}
 
 
 def _cell(row: LatencyRow) -> str:

@@ -68,8 +68,8 @@ def measure(
         return RoundTrip(text, 0, error=f"{text} has a name that nobody knows there: {_words(error)}")
     taken: list[float] = []
     problem = ""
-    tried = 0
-    while len(taken) < samples and tried < samples + len(targets) - 1 and (left_s := until - now()) > 0:
+    tried, most = 0, samples + len(targets) - 1
+    while len(taken) < samples and tried < most and (left_s := until - now()) > 0:
         tried += 1
         try:
             taken.append(round_trip_s(targets[0], min(ATTEMPT_S, left_s)))

@@ -24,6 +24,9 @@ MEASURED_S = 0.42
 STANDSTILL_S = 0.02
 """Whoever waits longer for a core than this waits for its quota; for its turn among others it waits less."""
 
+ENOUGH = 0.4
+"""The part of the measured time that whole periods have to cover: standstills closer together are no quota's."""
+
 
 class Round(NamedTuple):
     """One round of work: when it ended, how long it took, and how much of that it was on a core."""
@@ -68,7 +71,7 @@ def time_share(rounds: Sequence[Round]) -> float:
     if still:
         whole = rounds[still[0] + 1 : still[-1] + 1]
         whole_s = sum(each.wall_s for each in whole)
-        if whole_s >= total_s / 2:
+        if whole_s >= ENOUGH * total_s:
             return 1.0 - sum(each.stood_still_s for each in whole) / whole_s
     return 1.0 - sum(each.stood_still_s for each in rounds) / total_s
 
