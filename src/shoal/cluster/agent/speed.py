@@ -14,18 +14,20 @@ from typing import NamedTuple
 
 from shoal.cluster import limits
 
-REFERENCE_S = 0.0046
-"""CPU time of a round on the machine that has speed 1: one core of an AMD EPYC server (Zen 4, 2024) with CPython 3.11.
+REFERENCE_S = 0.00153
+"""CPU time of a round where the speed is 1: on one core of an AMD EPYC server (Zen 4, 2.6 GHz), with CPython 3.11.
 
 Part of the work is Python's own, so another version of Python may make the same machine a little faster or slower.
 """
-MEASURED_S = 0.42
+MEASURED_S = 0.45
 """Four periods of a quota and a bit."""
-STANDSTILL_S = 0.02
-"""Whoever waits longer for a core than this waits for its quota; for its turn among others it waits less."""
-
-ENOUGH = 0.4
-"""The part of the measured time that whole periods have to cover: standstills closer together are no quota's."""
+PERIOD_S = 0.1
+"""After which a quota is given anew: Linux's own choice, and that of whatever runs containers."""
+STANDSTILL_S = 0.015
+"""Whoever waits less than this for a core waits for its turn among others."""
+LEAST_STANDSTILLS = 3
+LATE_S = 0.003
+"""How exactly they have to be a period apart; the round that stood still ends a little after the standstill."""
 
 
 class Round(NamedTuple):
@@ -62,24 +64,35 @@ def _rounds() -> list[Round]:
 
 
 def time_share(rounds: Sequence[Round]) -> float:
-    """The part of the time in which it was not standing still.
+    """The part of the time that a quota leaves; 1.0 where there is no sign of one.
 
-    From the end of one standstill to the end of another is a whole number of periods, whenever the first of them began.
+    The sign is a standstill that ends at the same moment of every period, when the quota is given anew. On a host with
+    much to do there may be standstills as well, but at any moment.
     """
-    still = [index for index, each in enumerate(rounds) if each.stood_still_s]
-    total_s = sum(each.wall_s for each in rounds)
-    if still:
-        whole = rounds[still[0] + 1 : still[-1] + 1]
-        whole_s = sum(each.wall_s for each in whole)
-        if whole_s >= ENOUGH * total_s:
-            return 1.0 - sum(each.stood_still_s for each in whole) / whole_s
-    return 1.0 - sum(each.stood_still_s for each in rounds) / total_s
+    still = [each for each in rounds if each.stood_still_s]
+    best = max((_regular(still, first) for first in still), key=len, default=[])
+    if len(best) < LEAST_STANDSTILLS:
+        return 1.0
+    whole_s = best[-1].ended_s - best[0].ended_s  # A whole number of periods.
+    return 1.0 - sum(each.stood_still_s for each in best[1:]) / whole_s
+
+
+def _regular(still: Sequence[Round], first: Round) -> list[Round]:
+    """This standstill and those that follow it period by period, without one being left out."""
+    found = [first]
+    for each in still:
+        periods = (each.ended_s - found[-1].ended_s) / PERIOD_S
+        # A standstill of several periods is one that the round's work needed more than one quota for.
+        expected = max(1.0, round(each.wall_s / PERIOD_S))
+        if abs(periods - expected) * PERIOD_S <= LATE_S + each.cpu_s:
+            found.append(each)
+    return found
 
 
 def _work() -> None:
     """The interpreter, memory and arithmetic, about a third each; no instructions that only some processors have."""
     total = 0
-    for number in range(32_000):
+    for number in range(11_000):
         total += number * number % 7
-    sorted([number * 7919 % 100_003 / 7 for number in range(16_000)])
-    pow(3, (1 << 800) - 1, (1 << 900) - 159)
+    sorted([number * 7919 % 100_003 / 7 for number in range(5_500)])
+    pow(3, (1 << 540) - 1, (1 << 600) - 159)
