@@ -30,8 +30,9 @@ demo: $(READY)
 	@echo "  mkdir mine; cd mine; shoal init sweep   start one of your own"
 
 test: $(READY_TO_TEST)
-	$(BIN)/pytest -m "not slow and not root and not ray"
-	@echo "Left out: tests marked slow (they take long), root (they mount disks) and ray (they start Ray clusters)."
+	$(BIN)/pytest -m "not slow and not root and not ray and not cluster"
+	@echo "Left out: tests marked slow (they take long), root (they mount disks), ray (they start Ray clusters) and"
+	@echo "cluster (they start hosts in network namespaces, which needs root, openssh-server and iproute2)."
 	@echo "make test-all installs what they need, and runs them."
 
 test-all: $(READY_TO_TEST)

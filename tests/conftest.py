@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from testbed.fixtures import pytest_runtest_setup
+
+__all__ = ["pytest_runtest_setup"]
+
 settings.register_profile("shoal", deadline=None)
 settings.load_profile("shoal")
 

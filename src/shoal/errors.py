@@ -5,6 +5,7 @@ ShoalError
 │   └── NotFound       a run, item, file or name that does not exist       exit 2
 ├── CannotPlace        no node can ever (or in time) hold what is asked    exit 2
 ├── RunLocked          another driver has the run                          exit 2
+├── RunElsewhere       a detached run: its folder is on a cluster          exit 2
 ├── StoreError         the run folder cannot be read or written            exit 1
 ├── EngineError        a worker or node could not do what was asked        exit 1
 ├── ClusterError       nodes cannot be started or reached                  exit 2
@@ -63,6 +64,17 @@ class RunLocked(ShoalError):
     """Another process drives this run."""
 
     exit_code = 2
+
+
+class RunElsewhere(ShoalError):
+    """The run was detached: its folder is on a cluster. `asked` is how it was named, `run` its id."""
+
+    exit_code = 2
+
+    def __init__(self, message: str = "", *, hint: str | None = None, asked: str = "", run: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.asked = asked
+        self.run = run
 
 
 class StoreError(ShoalError):

@@ -12,23 +12,29 @@ from shoal import spec
 from shoal.cluster import inventory
 from shoal.cluster.asking import ThisMachine
 from shoal.cluster.hosted import HostedProvider
+from shoal.cluster.local import LocalDoor
 from shoal.errors import ClusterError
 
 
 class OneAway(ThisMachine):
     """Every host is this machine, but one, which is switched off."""
 
-    def ask(self, host: str, request: Mapping[str, Any]) -> Any:
+    def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
         if host == "gone":
             raise ClusterError("gone does not answer.", hint="Is it on?")
-        return super().ask(host, request)
+        return super().ask(host, request, payload)
+
+
+class Lab(HostedProvider):
+    def door(self) -> LocalDoor:
+        return LocalDoor()
 
 
 @pytest.fixture
 def provider(tmp_path: Path) -> HostedProvider:
     file = tmp_path / "lab.yaml"
     file.write_text("kind: cluster\nname: lab\nprovider: ssh\nnodes: [{host: a}, {host: gone}]\n")
-    return HostedProvider(spec.load(file, kind="cluster"), str(file), OneAway())
+    return Lab(spec.load(file, kind="cluster"), str(file), OneAway())
 
 
 def test_what_hosts_have_is_measured_again_where_they_answer(provider: HostedProvider) -> None:

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from shoal import spec
-from shoal.cluster import inventory, limits, local
+from shoal.cluster import inventory, limits, virtual
 
 
 def test_this_machine_has_what_the_system_says() -> None:
@@ -37,7 +37,7 @@ def test_virtual_nodes_have_what_the_file_says_and_the_rest_from_this_machine(tm
         "  - {host: a, cpu: 1, memory: 2GiB, gpu: 2, labels: {tier: cloud}}\n"
         "  - {host: b}\n"
     )
-    first, second = local.virtual_nodes(spec.load(file, kind="cluster"))
+    first, second = virtual.virtual_nodes(spec.load(file, kind="cluster"))
     machine = inventory.this_machine()
     assert (first.host, first.cpu, first.memory_bytes, first.gpu) == ("a", 1.0, 2 << 30, 2)
     assert first.labels == {"tier": "cloud"}

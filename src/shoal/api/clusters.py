@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from shoal import spec as specs
-from shoal.api.machines import provider_for
-from shoal.cluster.base import NodeStatus, Provider, Tell
 from shoal.spec import Cluster
+
+if TYPE_CHECKING:
+    from shoal.cluster.base import NodeStatus, Provider, Tell
 
 
 def up(file: str, tell: Tell) -> Mapping[str, str]:
@@ -33,7 +35,8 @@ def status(file: str, *, refresh: bool = False) -> list[NodeStatus]:
     """Every node of the file, as it is now. Starts nothing. With `refresh`, what hosts have is measured again."""
     cluster = load(file)
     if is_virtual(cluster):
-        from shoal.cluster.local import virtual_nodes
+        from shoal.cluster.base import NodeStatus
+        from shoal.cluster.virtual import virtual_nodes
 
         return [NodeStatus(node.host, "up", node, why="virtual") for node in virtual_nodes(cluster)]
     provider = _provider(cluster, file)
@@ -64,10 +67,12 @@ def is_virtual(cluster: Cluster) -> bool:
     """Whether its nodes exist only in the embedded engine."""
     if cluster.provider != "local":
         return False
-    from shoal.cluster import local
+    from shoal.cluster import virtual
 
-    return local.is_virtual(cluster)
+    return virtual.is_virtual(cluster)
 
 
 def _provider(cluster: Cluster, file: str) -> Provider:
+    from shoal.api.clustered import provider_for
+
     return provider_for(cluster, os.path.abspath(file))

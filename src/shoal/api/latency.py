@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from shoal.api.clustered import provider_for
 from shoal.api.clusters import is_virtual, load
-from shoal.api.machines import provider_for
 from shoal.cluster import remembering
 from shoal.cluster.base import Provider
 from shoal.cluster.book import Book
@@ -104,7 +104,7 @@ def _ask(
 
     if is_virtual(cluster):
         from shoal.cluster.agent.latency import latency as measure
-        from shoal.cluster.local import virtual_nodes
+        from shoal.cluster.virtual import virtual_nodes
 
         nodes = virtual_nodes(cluster)
         hosts = due(nodes)

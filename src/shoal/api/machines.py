@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from shoal.cluster.base import Joined, Provider, Tell
 from shoal.engine import fitting
-from shoal.engine.base import Engine
-from shoal.errors import ShoalError
 from shoal.model import Need, Node
-from shoal.spec import Cluster
+
+if TYPE_CHECKING:
+    from shoal.api.growing import Growing
+    from shoal.cluster.base import Tell
+    from shoal.engine.base import Engine
 
 
 class Machines:
@@ -31,8 +32,12 @@ class Machines:
         fitting.ensure_possible([need], self.nodes)
         return fitting.capacity(need, self.nodes)
 
-    def ready(self) -> None:
+    def ready(self, need: Need) -> None:
         """Bring up and join what is needed to begin. `close` has to follow; the thread that calls it has to drive."""
+
+    def growing(self, need: Need, alive: Callable[[], Sequence[Node]]) -> Growing | None:
+        """Who starts more nodes while the run needs them; None where there are always as many."""
+        return None
 
     def engine(self, root: str, folder: str, session: str) -> Engine:
         """An engine for a run, once `ready`: `root` is the run's folder, `folder` the workload's."""
@@ -44,87 +49,19 @@ class Machines:
         """The run is over. May be called twice."""
 
 
-class ClusterMachines(Machines):
-    """The nodes of a cluster file, and the Ray engine on them."""
-
-    def __init__(self, cluster: Cluster, file: str, tell: Tell) -> None:
-        self.provider = provider_for(cluster, file)
-        self.cluster = cluster
-        self._tell = tell
-        self._joined: Joined | None = None
-        super().__init__(self.provider.inventory(), f"cluster {cluster.name}", file)
-
-    def ready(self) -> None:
-        """Work starts on the first node that is up: the head. The others follow meanwhile."""
-        from shoal import namespaces
-        from shoal.engine.ray.connecting import connect
-
-        head = self.cluster.head
-        self.provider.up(self._tell, [head.host] if head is not None else [])
-        joined = self._joined = self.provider.join(self._tell)
-        if joined.network is not None:
-            namespaces.enter(joined.network)
-        connect(joined.address, joined.ip)
-        self._others = threading.Thread(target=self._start_others, name="shoal-cluster-up", daemon=True)
-        self._others.start()
-
-    def _start_others(self) -> None:
-        try:
-            self.provider.up(self._tell)
-        except ShoalError as error:
-            self._tell(f"{self.cluster.name}: {error}")
-
-    def engine(self, root: str, folder: str, session: str) -> Engine:
-        from shoal.engine.ray.engine import RayEngine
-
-        if self.cluster.provider == "local":
-            from shoal.cluster.local import environment_of_items
-
-            return RayEngine(root, session=session, environment=environment_of_items())
-        return RayEngine(root, folder=folder, session=session)
-
-    def close(self) -> None:
-        joined, self._joined = self._joined, None
-        if joined is not None:
-            from shoal.engine.ray.connecting import disconnect
-
-            disconnect(joined.address)
-            joined.leave()
-
-
 def machines(cluster: str | None, tell: Tell = lambda line: None) -> Machines:
     """This machine, or what the cluster file names. Starts nothing."""
     if cluster is None:
         from shoal.cluster import inventory
 
         return Machines([inventory.this_machine()], "machine")
-    from shoal import spec
+    from shoal.api.clusters import is_virtual, load
 
-    found = spec.load(cluster, kind="cluster")
-    assert isinstance(found, Cluster)
-    file = os.path.abspath(cluster)
-    if found.provider == "local":
-        from shoal.cluster import local
+    found, file = load(cluster), os.path.abspath(cluster)
+    if is_virtual(found):
+        from shoal.cluster.virtual import virtual_nodes
 
-        if local.is_virtual(found):
-            return Machines(local.virtual_nodes(found), f"cluster {found.name}", file)
+        return Machines(virtual_nodes(found), f"cluster {found.name}", file)
+    from shoal.api.clustered import ClusterMachines
+
     return ClusterMachines(found, file, tell)
-
-
-def provider_for(cluster: Cluster, file: str) -> Provider:
-    from shoal.cluster.choosing import provider_of
-
-    return provider_of(cluster, file, _look)
-
-
-def _look(address: str) -> Sequence[Node]:
-    """The nodes of a Ray cluster that is there."""
-    from shoal.engine.ray.connecting import connect, disconnect
-
-    connect(address)
-    try:
-        from shoal.engine.ray.nodes import alive
-
-        return [node for _, node in alive().values()]
-    finally:
-        disconnect(address)

@@ -13,13 +13,20 @@ from shoal.errors import NotFound, SpecError, nearest
 from shoal.model import LogSlice
 from shoal.store import ItemRecord, RunInfo, RunStore, RunSummary, find_home, list_runs, resolve_run
 from shoal.store import remove as remove_run
+from shoal.store.stubs import stubs
 
 BLOCK_BYTES = 1 << 16
 
 
 def runs() -> list[RunSummary]:
     """All runs, newest first, with the state that is true now."""
-    return list_runs(_home(Here()))
+    home = _home(Here())
+    found = list_runs(home)
+    if stubs(home):
+        from shoal.api import detaching
+
+        found = sorted([*found, *detaching.runs()], key=lambda run: (run.created, run.run), reverse=True)
+    return found
 
 
 def open_run(run: str) -> RunStore:

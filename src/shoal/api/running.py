@@ -88,12 +88,18 @@ def _refuse_settings(rows: object, settings: Mapping[str, Any]) -> None:
         )
 
 
-def new_session(prepared: Prepared, where: Machines, here: Here, watcher: Watcher | None = None) -> Session:
+def new_session(
+    prepared: Prepared,
+    where: Machines,
+    here: Here,
+    watcher: Watcher | None = None,
+    run_id: str | None = None,
+) -> Session:
     """A new run of a prepared workload, ready to be driven. Nothing is made before everything is known to fit."""
     where.ensure_room(prepared.job.need)
     home = _home(here)
     plan_ = _plan(prepared, where, home)
-    where.ready()
+    where.ready(prepared.job.need)
     objective = getattr(prepared.spec, "objective", None)
     store = RunStore.create(
         home,
@@ -101,7 +107,7 @@ def new_session(prepared: Prepared, where: Machines, here: Here, watcher: Watche
         kind=prepared.spec.kind,
         spec_text=prepared.spec.source,
         document={**prepared.document, "cluster": where.file},
-        token=lambda: here.token(4),
+        token=lambda: here.token(4) if run_id is None else run_id.rpartition("-")[2],
         now=here.now(),
         objective=(objective.metric, objective.goal) if objective is not None else None,
         plan=plan_,
@@ -141,7 +147,7 @@ def resume(
         prepared = _again(store)
         where = machines(cluster or store.document.get("cluster"), tell)
         where.ensure_room(prepared.job.need)
-        where.ready()
+        where.ready(prepared.job.need)
         if failed:
             store.take_failed_again(prepared.job.still_wanted)
         session = Session(store, prepared.job, where, here)

@@ -56,6 +56,9 @@ class Session:
             durations=self._durations(),
             watcher=self._watchers,
         )
+        self._growing = machines.growing(job.need, self._engine.nodes)
+        if self._growing is not None:
+            self._watchers.add(self._growing)
 
     def watch(self, watcher: Watcher) -> None:
         """Somebody else wants to see, too."""
@@ -142,6 +145,8 @@ class Session:
         counts = self.store.counts()
         state = self._state(counts)
         self.store.put("workers", [use._asdict() for use in self._pool.worker_uses()])
+        if self._growing is not None:
+            self.store.put("scaling", self._growing.changes)
         self._tidy()
         self.store.write_results()
         self.store.set_state(state, now)

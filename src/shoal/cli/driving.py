@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from shoal.api.summary import Summary
 
 
-def run(file: str, cluster: str | None, sets: Sequence[str], limit: int | None, as_json: bool) -> int:
+def run(
+    file: str,
+    cluster: str | None,
+    sets: Sequence[str],
+    limit: int | None,
+    as_json: bool,
+    run_id: str | None = None,
+) -> int:
     """Run a workload file; the exit code."""
     from shoal.api import workloads
     from shoal.api.machines import machines
@@ -23,7 +30,7 @@ def run(file: str, cluster: str | None, sets: Sequence[str], limit: int | None, 
     prepared = workloads.from_file(file, sets, limit)
     where = machines(cluster, _say)
     with Stopping(as_json=as_json) as stopping:
-        summary = drive(new_session(prepared, where, Here()), stopping)
+        summary = drive(new_session(prepared, where, Here(), run_id=run_id), stopping)
     return tell(summary, as_json)
 
 

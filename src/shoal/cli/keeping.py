@@ -6,7 +6,7 @@ import click
 
 from shoal.cli.options import item_argument, run_argument
 from shoal.cli.output import echo, echo_bytes, say
-from shoal.errors import ShoalError, SpecError
+from shoal.errors import RunElsewhere, ShoalError, SpecError
 
 
 @click.command("stop")
@@ -64,15 +64,24 @@ def get_command(run: str, item: str | None, to: str | None) -> None:
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 def rm_command(runs: tuple[str, ...]) -> None:
     """Delete runs and everything they kept. A run that is being driven is refused."""
-    from shoal.api import reading
-
     errors: list[ShoalError] = []
     for run in runs:
         try:
-            say(f"Removed {reading.remove(run)}.")
+            say(f"Removed {_remove(run)}.")
         except ShoalError as error:
             errors.append(error)
     if len(errors) == 1:
         raise errors[0]
     if errors:
         raise SpecError("\n       ".join(str(error) for error in errors), hint=errors[0].hint)
+
+
+def _remove(run: str) -> str:
+    from shoal.api import reading
+
+    try:
+        return reading.remove(run)
+    except RunElsewhere as elsewhere:
+        from shoal.api import detaching
+
+        return detaching.remove(elsewhere.run)

@@ -82,6 +82,9 @@ def _document(info: RunInfo, store: RunStore, why: bool) -> dict[str, Any]:
     document["items"] = [_item(record) for record in store.items()]
     if why:
         document["plan"] = store.plan()
+        document["scaling"] = [
+            change | {"at": timestamp(change["at"])} for change in store.get("scaling", [])
+        ]
     return document
 
 
@@ -133,6 +136,8 @@ def _tell_why(store: RunStore) -> None:
         say("The plan of this run was not kept.")
     for decision in decisions or ():
         echo(f"{decision['name']}: {decision['choice']}\n    {decision['why']}")
+    for change in store.get("scaling", []):
+        echo(f"{local_time(change['at'])} {change['host']} {change['change']}\n    {change['why']}")
 
 
 @click.command("results")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from shoal.cli import failing, quick
 from shoal.cli.output import ReaderGoneError, say
-from shoal.errors import ShoalError
+from shoal.errors import RunElsewhere, ShoalError
 
 
 def obey(arguments: Sequence[str]) -> int:
@@ -33,6 +33,8 @@ def _obey(arguments: Sequence[str], as_json: bool) -> int:
         from shoal.cli.group import call
 
         return call(arguments)
+    except RunElsewhere as elsewhere:
+        return _forward(arguments, elsewhere, as_json)
     except ShoalError as error:
         return _tell_error(error, as_json)
     except KeyboardInterrupt:
@@ -41,6 +43,17 @@ def _obey(arguments: Sequence[str], as_json: bool) -> int:
         raise
     except Exception as error:  # noqa: BLE001 - the last place that can say anything about it
         return failing.of_shoal(error, as_json)
+
+
+def _forward(arguments: Sequence[str], elsewhere: RunElsewhere, as_json: bool) -> int:
+    from shoal.cli.detached import forward
+
+    try:
+        return forward(arguments, elsewhere)
+    except ShoalError as error:
+        return _tell_error(error, as_json)
+    except KeyboardInterrupt:
+        return failing.of_interruption(as_json)
 
 
 def _tell_error(error: ShoalError, as_json: bool) -> int:

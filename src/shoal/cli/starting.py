@@ -6,7 +6,6 @@ import click
 
 from shoal.cli import driving
 from shoal.cli.options import cluster_option, file_argument, json_option, run_argument, set_option
-from shoal.errors import SpecError
 
 
 @click.command("run")
@@ -14,10 +13,17 @@ from shoal.errors import SpecError
 @cluster_option
 @set_option
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Try only the first N items.")
-@click.option("--detach", is_flag=True, hidden=True)
+@click.option("--detach", is_flag=True, help="Hand the run to the cluster, print its id, and return.")
+@click.option("--id", "run", metavar="RUN", hidden=True, help="The id that the run gets.")
 @json_option
 def run_command(
-    file: str, cluster: str | None, sets: tuple[str, ...], limit: int | None, detach: bool, as_json: bool
+    file: str,
+    cluster: str | None,
+    sets: tuple[str, ...],
+    limit: int | None,
+    detach: bool,
+    run: str | None,
+    as_json: bool,
 ) -> int:
     """Plan a workload, then run it.
 
@@ -25,11 +31,10 @@ def run_command(
     does. Ctrl-C stops the run cleanly; `shoal resume` goes on with it.
     """
     if detach:
-        raise SpecError(
-            "--detach is not possible yet: a run needs its driver, which lives in this terminal.",
-            hint="Start it in tmux or with nohup; a run that was cut off goes on with `shoal resume`.",
-        )
-    return driving.run(file, cluster, sets, limit, as_json)
+        from shoal.cli import detached
+
+        return detached.detach(file, cluster, sets, limit, as_json)
+    return driving.run(file, cluster, sets, limit, as_json, run)
 
 
 @click.command("resume")

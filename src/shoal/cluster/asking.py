@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,22 +18,20 @@ PATIENCE_S = 180.0
 class Hosts(Protocol):
     """A way to the agents of hosts."""
 
-    def ask(self, host: str, request: Mapping[str, Any]) -> Any:
-        """What the agent answers. Raises `ClusterError` when it cannot be reached, or answers with an error."""
+    def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
+        """What the agent answers; `payload` goes in behind the request.
+
+        Raises `ClusterError` when it cannot be reached, or answers with an error.
+        """
 
 
 class ThisMachine:
     """Every host is this machine: for clusters on one."""
 
-    def ask(self, host: str, request: Mapping[str, Any]) -> Any:
+    def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
+        given = line(request) + payload
         done = subprocess.run(
-            AGENT,
-            input=line(request),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-            cwd="/",
+            AGENT, input=given, capture_output=True, timeout=PATIENCE_S, check=False, cwd="/"
         )
         return answer(done.stdout, done.stderr)
 
@@ -48,7 +45,6 @@ class Held:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            text=True,
             cwd="/",
             start_new_session=True,  # Ctrl-C is for the driver, which still needs it.
         )
@@ -56,7 +52,7 @@ class Held:
         assert self._process.stdout is not None
         self._process.stdin.write(line({"do": "hold", **request}))
         self._process.stdin.flush()
-        self.facts = answer(self._process.stdout.readline(), "")
+        self.facts = answer(self._process.stdout.readline(), b"")
 
     def leave(self) -> None:
         if self._process.stdin is not None and not self._process.stdin.closed:
@@ -64,12 +60,13 @@ class Held:
             self._process.wait(timeout=30)
 
 
-def line(request: Mapping[str, Any]) -> str:
-    return json.dumps(request) + os.linesep
+def line(request: Mapping[str, Any]) -> bytes:
+    return json.dumps(request).encode() + b"\n"
 
 
-def answer(output: str, errors: str) -> Any:
+def answer(printed: bytes, complaints: bytes) -> Any:
     """What it found, from what it printed."""
+    output, errors = printed.decode("utf-8", "replace"), complaints.decode("utf-8", "replace")
     told = next((text for text in reversed(output.splitlines()) if text.startswith(ANSWER)), None)
     if told is None:
         words = [text.strip() for text in (errors or output).splitlines() if text.strip()]

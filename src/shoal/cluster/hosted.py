@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from shoal.cluster.agent import looking
 from shoal.cluster.agent.values import NodeFacts, NodeRequest, node_folder
 from shoal.cluster.asking import Held, Hosts
-from shoal.cluster.base import Joined, NodeStatus, Tell
+from shoal.cluster.base import Door, Joined, NodeStatus, Tell
 from shoal.cluster.book import Book
 from shoal.cluster.inventory import room
 from shoal.errors import ClusterError
@@ -22,10 +23,12 @@ from shoal.model import Node
 from shoal.spec import Cluster, ClusterNode
 
 AT_ONCE = 16
+START_S = 10.0
+"""What a start is thought to take before one was seen."""
 
 
-class HostedProvider:
-    """Keeps `Provider`, except for `door`."""
+class HostedProvider(ABC):
+    """Keeps `Provider`; the way to the head is each one's own."""
 
     alone = False
     """Whether all nodes are on this machine."""
@@ -34,6 +37,10 @@ class HostedProvider:
         self.cluster = cluster
         self.book = Book(cluster.name, file)
         self._hosts = hosts
+
+    @abstractmethod
+    def door(self) -> Door:
+        """A way to run commands on the head."""
 
     # Up and down.
 
@@ -154,6 +161,8 @@ class HostedProvider:
             return status._replace(state="up")
         if known.get("ready_s") is None and not problem:
             return status._replace(state="starting")
+        if not problem and self.cluster.scale is not None and node.host not in self.wanted():
+            return status._replace(why="let go, or lost")
         return status._replace(state="lost", why=problem or "its Ray is not running any more")
 
     def inventory(self) -> list[Node]:
@@ -184,6 +193,20 @@ class HostedProvider:
 
         return answers, self._each_host(hosts, one)
 
+    def known_nodes(self) -> list[Node]:
+        """The nodes of the file as far as they are known; asks nobody."""
+        state = self.book.read()
+        return [self._node(node, state) for node in self.nodes()]
+
+    def start_s(self) -> float:
+        """How long a node takes to come up, as far as is known from the others."""
+        times = [
+            entry["ready_s"] - entry["requested_s"]
+            for entry in self.book.read().get("hosts", {}).values()
+            if entry.get("ready_s") is not None
+        ]
+        return sum(times) / len(times) if times else START_S
+
     def _is_known(self, node: ClusterNode) -> bool:
         given = node.cpu is not None and node.memory_bytes is not None
         return given or node.host in self.book.read().get("inventory", {})
@@ -212,7 +235,6 @@ class HostedProvider:
         os.environ["RAY_AUTH_MODE"] = "token"
         os.environ["RAY_AUTH_TOKEN_PATH"] = self.book.token_path
         os.environ["RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL"] = "minor"
-        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # Nothing else on the terminal is Ray's.
         here = self._node_here(state["id"])
         if here is not None:
             return Joined(state["address"], here.ip, state.get("network"), lambda: None)
@@ -229,6 +251,43 @@ class HostedProvider:
             if facts is not None:
                 return facts
         return None
+
+    # Detached runs.
+
+    @property
+    def key(self) -> str:
+        """What the cluster is called on its head, where its detached runs are; the same however often it was up."""
+        return os.path.basename(self.book.folder)
+
+    def ship(self, run: str, archive: bytes) -> str:
+        """Put a workload's folder on the head; the folder there."""
+        state = self.book.read()
+        described = {
+            "kind": "cluster",
+            "name": self.cluster.name,
+            "provider": "ray",
+            "address": state["address"],
+        }
+        if self.cluster.storage is not None:
+            described["storage"] = self.cluster.storage
+        request = {"do": "receive", "key": self.key, "run": run, "as_cluster": described}
+        return str(self._ask(self._head().host, request, archive))
+
+    def submit(self, run: str, arguments: Sequence[str], **how: Any) -> None:
+        """Start `shoal ARGUMENTS` on the head, as a job of the cluster. Returns when the run has begun."""
+        state = self.book.read()
+        request = {
+            "do": "submit",
+            "cluster": state["id"],
+            "host": self._head().host,
+            "key": self.key,
+            "run": run,
+        }
+        self._ask(self._head().host, {**request, "arguments": list(arguments), **how})
+
+    def forget_run(self, run: str) -> None:
+        """What was shipped for it goes."""
+        self._ask(self._head().host, {"do": "forget", "key": self.key, "run": run})
 
     # The rest.
 
@@ -250,8 +309,8 @@ class HostedProvider:
             versions=_versions(),
         )
 
-    def _ask(self, host: str, request: Mapping[str, Any]) -> Any:
-        return self._hosts.ask(host, request)
+    def _ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
+        return self._hosts.ask(host, request, payload)
 
     def _each(self, nodes: Sequence[ClusterNode], do: Any) -> dict[str, str]:
         by_host = {node.host: node for node in nodes}

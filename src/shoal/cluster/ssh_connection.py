@@ -74,13 +74,12 @@ class SshHosts:
     def __init__(self, python: str | None) -> None:
         self._candidates = (python,) if python else (sys.executable, "python3", "python")
 
-    def ask(self, host: str, request: Mapping[str, Any]) -> Any:
-        done = self.python(
-            host, ["-m", "shoal.cluster.agent"], asking.line(request).encode(), asking.PATIENCE_S
-        )
+    def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
+        given = asking.line(request) + payload
+        done = self.python(host, ["-m", "shoal.cluster.agent"], given, asking.PATIENCE_S)
         if done.code != 0:
             raise cannot_reach(host, done.errors)
-        return asking.answer(done.output.decode("utf-8", "replace"), done.errors.decode("utf-8", "replace"))
+        return asking.answer(done.output, done.errors)
 
     def python(
         self, host: str, arguments: Sequence[str], stdin: bytes = b"", timeout_s: float | None = None

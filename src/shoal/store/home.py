@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 
-from shoal.errors import NotFound, SpecError, nearest
+from shoal.errors import NotFound, RunElsewhere, SpecError, nearest
+from shoal.store.stubs import stubs
 
 FOLDER = ".shoal"
 _HINT = "Set SHOAL_HOME to a folder that can be written."
@@ -67,8 +68,24 @@ def run_ids(home: str) -> list[str]:
 
 
 def resolve_run(home: str, text: str) -> str:
-    """The id of the run that a person means: its id, a unique prefix, its name (the latest), or `last`."""
-    ids = run_ids(home)
+    """The id of the run that a person means: its id, a unique prefix, its name (the latest), or `last`.
+
+    Raises `RunElsewhere` for one that was detached.
+    """
+    here = run_ids(home)
+    away = {stub.run: stub for stub in stubs(home) if stub.run not in here}
+    run = _resolve(home, text, sorted([*here, *away]))
+    if run in away:
+        raise RunElsewhere(
+            f"Run {run} was detached to the cluster of {away[run].cluster}.",
+            hint=f"Look at it with the command line: shoal show {run}",
+            asked=text,
+            run=run,
+        )
+    return run
+
+
+def _resolve(home: str, text: str, ids: list[str]) -> str:
     if text in ids:
         return text
     named = ids if text == "last" else [run for run in ids if name_of(run) == text]
@@ -97,7 +114,9 @@ def _latest(home: str, runs: list[str]) -> str:
     from shoal.store.index import list_runs
 
     wanted = set(runs)
-    return next((summary.run for summary in list_runs(home) if summary.run in wanted), runs[-1])
+    known = [(each.created, each.run) for each in list_runs(home)]
+    known += [(each.created, each.run) for each in stubs(home)]
+    return max((entry for entry in known if entry[1] in wanted), default=(0.0, runs[-1]))[1]
 
 
 def _is_close(text: str, ids: list[str]) -> bool:

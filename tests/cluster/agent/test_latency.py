@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -138,9 +139,16 @@ def test_what_never_answers_costs_bounded_time_and_holds_up_no_other(silent: int
 
 
 def test_a_lookup_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(30))
+    enough = threading.Event()
+
+    def hang(*_: object, **__: object) -> None:
+        enough.wait(30)
+        raise socket.gaierror(-3, "try again")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
     began = time.monotonic()
     found = latency({"a": "slow.example:22"}, limit_s=0.2)
+    enough.set()
     assert time.monotonic() - began < 5
     assert "cannot be looked up" in found["a"]["error"]
 

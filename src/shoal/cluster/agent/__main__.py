@@ -7,17 +7,31 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shoal.cluster.agent import looking, starting
+from shoal.cluster.agent import jobs, looking, starting, there
 from shoal.cluster.agent.latency import latency
 from shoal.cluster.agent.values import NodeRequest, node_folder
 from shoal.errors import ShoalError
 
 ANSWER = "shoal-agent: "
 """What the line with the answer begins with; a login shell may print lines of its own before it."""
+
+
+def _receive(request: Mapping[str, Any]) -> Any:
+    return jobs.receive(request["key"], request["run"], sys.stdin.buffer.read(), request["as_cluster"])
+
+
+def _submit(request: Mapping[str, Any]) -> Any:
+    return jobs.submit(request)
+
+
+def _forget(request: Mapping[str, Any]) -> Any:
+    """What was shipped for a run that is removed."""
+    shutil.rmtree(there.workload_folder(request["key"], request["run"]), ignore_errors=True)
 
 
 def _probe(request: Mapping[str, Any]) -> Any:
@@ -47,7 +61,7 @@ def _hold(request: Mapping[str, Any]) -> Any:
     """Start a node that lives as long as whoever holds the other end of stdin."""
     facts = starting.start(NodeRequest(**request))
     _answer({"ok": facts._asdict()})
-    while sys.stdin.read(1 << 16):
+    while sys.stdin.buffer.read(1 << 16):
         pass
     return _stop(request)
 
@@ -59,6 +73,9 @@ TASKS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "look": _look,
     "stop": _stop,
     "hold": _hold,
+    "receive": _receive,
+    "submit": _submit,
+    "forget": _forget,
 }
 
 
@@ -71,7 +88,7 @@ def _answer(answer: Mapping[str, Any]) -> None:
 
 def main() -> int:
     """One request, one answer."""
-    line = sys.stdin.readline()
+    line = sys.stdin.buffer.readline()
     try:
         request = json.loads(line)
         answer = {"ok": TASKS[request.pop("do")](request)}

@@ -11,11 +11,11 @@ from ray.exceptions import RayActorError
 
 from shoal.engine import leasing
 from shoal.engine.leasing import Claim
+from shoal.engine.ray.nodes import HEAD
 from shoal.model import Need, Node, Place
 
 NAME = "shoal-arbiter"
 NAMESPACE = "shoal"
-HEAD = "node:__internal_head__"
 SILENT_S = 15.0
 """A driver that was not heard of for so long is gone, and holds nothing any more."""
 ASK_S = 1.0
@@ -43,17 +43,25 @@ class Arbiter:
     def surplus(self, me: str, nodes: Sequence[Node], want_more: float) -> float:
         return leasing.surplus(nodes, self._hear(me, want_more), self._others(me))
 
+    def busy(self) -> list[str]:
+        """The nodes that some driver holds a place on."""
+        self._forget_the_silent()
+        return sorted({place.host for claim in self._claims.values() for place in claim.places})
+
     def leave(self, me: str) -> None:
         self._claims.pop(me, None)
         self._heard.pop(me, None)
 
     def _hear(self, me: str, want_more: float) -> Claim:
-        now = time.monotonic()
-        self._heard[me] = now
-        for name in [name for name, at in self._heard.items() if now - at > SILENT_S]:
-            self.leave(name)
+        self._heard[me] = time.monotonic()
+        self._forget_the_silent()
         self._claims[me] = self._claims.get(me, Claim())._replace(want_more=want_more)
         return self._claims[me]
+
+    def _forget_the_silent(self) -> None:
+        now = time.monotonic()
+        for name in [name for name, at in self._heard.items() if now - at > SILENT_S]:
+            self.leave(name)
 
     def _others(self, me: str) -> dict[str, Claim]:
         return {name: claim for name, claim in self._claims.items() if name != me}
@@ -68,7 +76,7 @@ class RayLeases:
         self._held: dict[int, Place] = {}
         self._last = 0
         self._asked_at = 0.0
-        self._arbiter = _find_or_make()
+        self._arbiter = find_or_make()
 
     def changed(self) -> bool:
         return time.monotonic() - self._asked_at > ASK_S
@@ -107,12 +115,12 @@ class RayLeases:
             return ray.get(getattr(self._arbiter, method).remote(self._name, *arguments))
         except RayActorError:
             # A new one knows nothing: each driver tells it what it holds, as it comes by.
-            self._arbiter = _find_or_make()
+            self._arbiter = find_or_make()
             ray.get(self._arbiter.hold.remote(self._name, list(self._held.values()), 0.0))
             return ray.get(getattr(self._arbiter, method).remote(self._name, *arguments))
 
 
-def _find_or_make() -> Any:
+def find_or_make() -> Any:
     """On the head, which is there as long as the cluster is."""
     options = {"name": NAME, "namespace": NAMESPACE, "get_if_exists": True, "lifetime": "detached"}
     return ray.remote(Arbiter).options(num_cpus=0, resources={HEAD: 0.001}, **options).remote()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from threading import Lock
 
 from shoal.errors import EngineError, SpecError
@@ -44,14 +46,15 @@ def _begin(address: str, ip: str | None) -> None:
 
     own = {} if ip is None else {"_node_ip_address": ip}
     try:
-        ray.init(
-            address=address,
-            namespace="shoal",
-            log_to_driver=False,
-            configure_logging=False,
-            logging_level=logging.ERROR,
-            **own,
-        )
+        with _quiet():
+            ray.init(
+                address=address,
+                namespace="shoal",
+                log_to_driver=False,
+                configure_logging=False,
+                logging_level=logging.ERROR,
+                **own,
+            )
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         with suppress(Exception):
             ray.shutdown()
@@ -60,6 +63,20 @@ def _begin(address: str, ip: str | None) -> None:
             hint="Is it up, can it be reached from here, and does RAY_AUTH_TOKEN_PATH name its token?",
         ) from error
     _users[address] = 1
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Ray's libraries write remarks to the terminal that nobody can do anything about."""
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def disconnect(address: str) -> None:

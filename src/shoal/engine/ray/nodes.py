@@ -8,6 +8,8 @@ import ray
 
 from shoal.model import Node
 
+HEAD = "node:__internal_head__"
+"""The resource that only the head has."""
 HOST_LABEL = "shoal.host"
 """What a node that we started is called in the cluster file."""
 
@@ -23,6 +25,12 @@ def alive() -> dict[str, tuple[str, Node]]:
                 node._replace(host=_unique(node.host, found)),
             )
     return found
+
+
+def head_host() -> str | None:
+    """The node that leads."""
+    head = [entry for entry in ray.nodes() if entry["Alive"] and HEAD in entry.get("Resources", {})]
+    return _node(head[0]).host if head else None
 
 
 def _node(entry: dict[str, Any]) -> Node:

@@ -1,0 +1,108 @@
+"""Running on the nodes of a cluster file: brought up where they are not, joined, and grown while work needs it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from shoal.api.growing import Growing
+from shoal.api.machines import Machines
+from shoal.cluster.base import Joined, Provider, Tell
+from shoal.cluster.hosted import HostedProvider
+from shoal.engine.base import Engine
+from shoal.errors import ClusterError, ShoalError
+from shoal.model import Need, Node
+from shoal.spec import Cluster
+
+
+class ClusterMachines(Machines):
+    """The nodes of a cluster file, and the Ray engine on them."""
+
+    def __init__(self, cluster: Cluster, file: str, tell: Tell) -> None:
+        self.provider = provider_for(cluster, file)
+        self.cluster = cluster
+        self._tell = tell
+        self._joined: Joined | None = None
+        super().__init__(self.provider.inventory(), f"cluster {cluster.name}", file)
+
+    def ready(self, need: Need) -> None:
+        """Work starts on the first node that is up and has room. The others follow meanwhile."""
+        from shoal import namespaces
+        from shoal.engine.ray.connecting import connect
+
+        failed = self.provider.up(self._tell, self._first(need))
+        if failed and not self._fits_head(need):
+            raise ClusterError("; ".join(f"{host}: {why}" for host, why in failed.items()))
+        joined = self._joined = self.provider.join(self._tell)
+        if joined.network is not None:
+            namespaces.enter(joined.network)
+        connect(joined.address, joined.ip)
+        self._see_that_idle_nodes_go()
+        self._others = threading.Thread(target=self._start_others, name="shoal-cluster-up", daemon=True)
+        self._others.start()
+
+    def _first(self, need: Need) -> list[str]:
+        """The head, and where it has no room for the work, one more that has."""
+        head = self.cluster.head
+        if head is None or self._fits_head(need):
+            return [head.host] if head is not None else []
+        fitting_ones = [node.host for node in self.nodes if need.refusal(node) is None]
+        return [head.host, *fitting_ones[:1]]
+
+    def _fits_head(self, need: Need) -> bool:
+        head = self.cluster.head
+        return any(node.host == head.host and need.refusal(node) is None for node in self.nodes if head)
+
+    def _see_that_idle_nodes_go(self) -> None:
+        scale = self.cluster.scale
+        if scale is not None and isinstance(self.provider, HostedProvider):
+            from shoal.engine.ray import keeper
+
+            keeper.ensure(max(1, scale.min), scale.idle_s)
+
+    def growing(self, need: Need, alive: Callable[[], Sequence[Node]]) -> Growing | None:
+        if self.cluster.scale is None or not isinstance(self.provider, HostedProvider):
+            return None
+        return Growing(self.provider, need, alive, self._tell)
+
+    def _start_others(self) -> None:
+        try:
+            self.provider.up(self._tell)
+        except ShoalError as error:
+            self._tell(f"{self.cluster.name}: {error}")
+
+    def engine(self, root: str, folder: str, session: str) -> Engine:
+        from shoal.engine.ray.engine import RayEngine
+
+        if self.cluster.provider == "local":
+            from shoal.cluster.local import environment_of_items
+
+            return RayEngine(root, session=session, environment=environment_of_items())
+        return RayEngine(root, folder=folder, session=session)
+
+    def close(self) -> None:
+        joined, self._joined = self._joined, None
+        if joined is not None:
+            from shoal.engine.ray.connecting import disconnect
+
+            disconnect(joined.address)
+            joined.leave()
+
+
+def provider_for(cluster: Cluster, file: str) -> Provider:
+    from shoal.cluster.choosing import provider_of
+
+    return provider_of(cluster, file, _look)
+
+
+def _look(address: str) -> Sequence[Node]:
+    """The nodes of a Ray cluster that is there."""
+    from shoal.engine.ray.connecting import connect, disconnect
+
+    connect(address)
+    try:
+        from shoal.engine.ray.nodes import alive
+
+        return [node for _, node in alive().values()]
+    finally:
+        disconnect(address)

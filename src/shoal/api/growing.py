@@ -1,0 +1,99 @@
+"""More nodes while a run needs them: looks at what is left, and asks the provider for nodes that are worth it.
+
+Nodes that stand idle are ended by the cluster itself, as this driver may not be the only one, or the last.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shoal.cluster.base import Tell
+from shoal.cluster.hosted import HostedProvider
+from shoal.engine import fitting
+from shoal.errors import ShoalError
+from shoal.model import Need, Node
+from shoal.plan.scaling import Spare, grow
+from shoal.shape.pool import Ended, Progress
+
+LOOK_S = 0.5
+
+
+class Growing:
+    """Watches a pool. Work never waits for it: nodes are started in threads, and get work when they have come."""
+
+    def __init__(
+        self, provider: HostedProvider, need: Need, alive: Callable[[], Sequence[Node]], tell: Tell
+    ) -> None:
+        assert provider.cluster.scale is not None
+        self._provider = provider
+        self._scale = provider.cluster.scale
+        self._need = need
+        self._alive = alive
+        self._tell = tell
+        self._next_look = 0.0
+        self._coming: set[str] = set()
+        self._failed: set[str] = set()
+        self.changes: list[dict[str, Any]] = []
+        """Every change: when, which node, what, and why."""
+
+    def durable(self, ended: Sequence[Ended]) -> None:
+        """Nothing: only what is left matters."""
+
+    def moment(self, progress: Progress) -> None:
+        if progress.now < self._next_look:
+            return
+        self._next_look = progress.now + LOOK_S
+        left_s = _left_s(progress)
+        if left_s is None:
+            return
+        there = {node.host for node in self._alive()}
+        self._coming -= there
+        most = self._scale.max - len(there | self._coming)
+        coming = sum(self._slots(node) for node in self._nodes() if node.host in self._coming)
+        workers = max(1, progress.workers)
+        left_s = left_s * workers / (workers + coming)
+        spares = [
+            Spare(node.host, self._slots(node), self._provider.start_s())
+            for node in self._nodes()
+            if node.host not in there | self._coming | self._failed and self._slots(node)
+        ]
+        for growth in grow(left_s, workers + coming, spares, most):
+            self._coming.add(growth.host)
+            self._note(progress.now, growth.host, "requested", growth.why)
+            threading.Thread(target=self._start, args=(growth.host, progress.now), daemon=True).start()
+
+    def _start(self, host: str, requested_s: float) -> None:
+        try:
+            failed = self._provider.up(self._tell, [host])
+        except ShoalError as error:
+            failed = {host: str(error)}
+        if host in failed:
+            self._failed.add(host)
+            self._coming.discard(host)
+            self._note(requested_s, host, "failed", failed[host])
+        else:
+            times = self._provider.book.read().get("hosts", {}).get(host, {})
+            ready_s = times.get("ready_s") or requested_s
+            self._note(ready_s, host, "ready", f"{ready_s - requested_s:.1f} s after it was requested")
+
+    def _note(self, at: float, host: str, change: str, why: str) -> None:
+        self.changes.append({"at": at, "host": host, "change": change, "why": why})
+        self._tell(f"scale: {host} {change}: {why}")
+
+    def _nodes(self) -> Sequence[Node]:
+        return self._provider.known_nodes()
+
+    def _slots(self, node: Node) -> int:
+        return fitting.capacity(self._need, [node])
+
+
+def _left_s(progress: Progress) -> float | None:
+    """How long the rest takes with the workers there are; from what runs, as long as nothing has ended."""
+    if progress.remaining_s is not None:
+        return progress.remaining_s
+    if not progress.running:
+        return None
+    longest = max(progress.now - running.since for running in progress.running)
+    return longest * progress.waiting / max(1, progress.workers)

@@ -1,0 +1,55 @@
+"""Commands about runs that were detached: most are given to the head as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shoal.cli.output import echo, echo_json, say
+from shoal.errors import RunElsewhere, SpecError
+
+
+def detach(file: str, cluster: str | None, sets: Sequence[str], limit: int | None, as_json: bool) -> int:
+    """Hand a workload to its cluster, and print the id of the run."""
+    from shoal.api import detaching
+
+    if cluster is None:
+        raise SpecError(
+            "--detach needs --cluster: on this machine a run's driver lives in its terminal.",
+            hint="Start it in tmux or with nohup; a run that was cut off goes on with `shoal resume`.",
+        )
+    run = detaching.detach(file, cluster, sets, limit, say)
+    if as_json:
+        echo_json({"run": run, "state": "running", "cluster": cluster})
+    else:
+        echo(run)
+        say(f"It goes on by itself. Look: shoal show {run}, shoal logs {run} -f. End it: shoal stop {run}")
+    return 0
+
+
+def forward(arguments: Sequence[str], elsewhere: RunElsewhere) -> int:
+    """Do with a detached run what the arguments say; the exit code."""
+    from shoal.api import detaching
+
+    at = list(arguments).index(elsewhere.asked)
+    command, options = arguments[0], [*arguments[1:at], *arguments[at + 1 :]]
+    if command == "resume":
+        detaching.resume(elsewhere.run, "--failed" in options, say)
+        say(f"{elsewhere.run} goes on, on its cluster. Look at it with: shoal logs {elsewhere.run} -f")
+        return 0
+    if command == "get":
+        echo(detaching.get(elsewhere.run, *_get_options(options)))
+        return 0
+    return detaching.attach([command, elsewhere.run, *options], elsewhere.run)
+
+
+def _get_options(options: Sequence[str]) -> tuple[str | None, str | None]:
+    rest = list(options)
+    to = None
+    for number, option in enumerate(options):
+        if option == "--to":
+            to = options[number + 1]
+            rest = [*options[:number], *options[number + 2 :]]
+        elif option.startswith("--to="):
+            to = option.removeprefix("--to=")
+            rest = [*options[:number], *options[number + 1 :]]
+    return (rest[0] if rest else None), to
