@@ -4,6 +4,7 @@ import pytest
 
 from shoal import spec
 from shoal.spec import Cluster, ClusterNode, Location, Scale
+from shoal.spec.probe import Probe, parse_probe
 
 LAB = """
     kind: cluster
@@ -80,6 +81,12 @@ def test_either_kind_is_taken_where_any_is(load):
         ("provider: local\nscale: {min: 3}", "scale.max: missing, expected a whole number of at least 1"),
         ("provider: local\nlocations: {a: {}}", "locations.a: expected a mapping such as"),
         ("provider: local\nlocations: {a: {probe: 3}}", "locations.a.probe: expected what to measure"),
+        ("provider: local\nlocations: {a: {probe: 'x:0'}}", "found 'x:0'"),
+        ("provider: local\nlocations: {a: {probe: 'x:65536'}}", "found 'x:65536'"),
+        ("provider: local\nlocations: {a: {probe: 'x:'}}", "found 'x:'"),
+        ("provider: local\nlocations: {a: {probe: ':22'}}", "found ':22'"),
+        ("provider: local\nlocations: {a: {probe: 'http://x'}}", "found 'http://x'"),
+        ("provider: local\nlocations: {a: {probe: '::1'}}", "found '::1'"),
         ("provider: local\nlocations: {a: {b: soon}}", "locations.a.b: expected a duration"),
         ("provider: local\ntrials: {}", "trials: unknown key"),
     ],
@@ -89,3 +96,18 @@ def test_values_that_cannot_be_are_refused(problems, lines, problem):
     found = problems(f"kind: cluster\n{lines}\n", kind="cluster")
     assert len(found) == 1, found
     assert problem in found[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "probe"),
+    [
+        ("gateway.home:22", Probe("gateway.home", 22)),
+        ("gateway.home", Probe("gateway.home")),
+        ("10.0.0.1:65535", Probe("10.0.0.1", 65535)),
+        ("[2001:db8::1]:22", Probe("2001:db8::1", 22)),
+        ("[fe80::1%eth0]", Probe("fe80::1%eth0")),
+    ],
+)
+def test_a_probe_is_a_host_with_or_without_a_port(load, text, probe):
+    cluster = load(f"kind: cluster\nprovider: local\nlocations: {{a: {{probe: '{text}'}}}}", kind="cluster")
+    assert parse_probe(cluster.locations["a"].probe) == probe

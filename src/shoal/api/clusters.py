@@ -33,15 +33,29 @@ def down(file: str, tell: Tell) -> None:
     _provider(cluster, file).down(tell)
 
 
-def status(file: str) -> list[NodeStatus]:
-    """Every node of the file, as it is now. Starts nothing."""
+def status(file: str, *, refresh: bool = False) -> list[NodeStatus]:
+    """Every node of the file, as it is now. Starts nothing. With `refresh`, what hosts have is measured again."""
     cluster = load(file)
     if is_virtual(cluster):
         from shoal.cluster.base import NodeStatus
         from shoal.cluster.virtual import virtual_nodes
 
         return [NodeStatus(node.host, "up", node, why="virtual") for node in virtual_nodes(cluster)]
-    return _provider(cluster, file).status()
+    provider = _provider(cluster, file)
+    problems = _measure_again(provider) if refresh else {}
+    return [
+        node._replace(why=node.why or f"could not be measured again: {problems[node.host]}")
+        if node.host in problems
+        else node
+        for node in provider.status()
+    ]
+
+
+def _measure_again(provider: Provider) -> Mapping[str, str]:
+    """What went wrong, by host. Providers that always look have nothing to measure again."""
+    from shoal.cluster.hosted import HostedProvider
+
+    return provider.refresh() if isinstance(provider, HostedProvider) else {}
 
 
 def scale(file: str, count: int, tell: Tell) -> Mapping[str, str]:

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.cli import tables
+from shoal.cli.latency import latency_command
 from shoal.cli.options import file_argument, json_option
-from shoal.cli.output import Row, echo, echo_json, say, timestamp
+from shoal.cli.output import Row, ago, echo, echo_json, say, timestamp
 from shoal.units import format_size
 
 if TYPE_CHECKING:
     from shoal.cluster.base import NodeStatus
 
-COLUMNS = ("host", "state", "cpu", "memory", "gpu", "speed", "labels", "note")
+COLUMNS = ("host", "state", "cpu", "memory", "gpu", "speed", "measured", "labels", "note")
+OLD_S = 7 * 86400.0
+"""What a host has may change: it gets memory, a quota, another Python."""
 
 
 @click.group("cluster")
@@ -50,12 +53,16 @@ def down_command(file: str) -> None:
 
 @cluster_command.command("status")
 @file_argument
+@click.option("--refresh", is_flag=True, help="Measure again what the hosts have.")
 @json_option
-def status_command(file: str, as_json: bool) -> None:
+def status_command(file: str, refresh: bool, as_json: bool) -> None:
     """Say which nodes there are, whether they are up, and what they have."""
     from shoal.api import clusters
 
-    _show(clusters.status(file), as_json)
+    _show(clusters.status(file, refresh=refresh), as_json)
+
+
+cluster_command.add_command(latency_command)
 
 
 @cluster_command.command("scale")
@@ -100,13 +107,19 @@ def _show(nodes: list[NodeStatus], as_json: bool) -> None:
     if as_json:
         echo_json([_document(node) for node in nodes])
         return
-    rows = [_row(node) for node in nodes]
+    from shoal.cluster.here import Here
+
+    now_s = Here().now()
+    rows = [_row(node, now_s) for node in nodes]
     shown = [name for name in COLUMNS if any(row[name] not in ("", 0) for row in rows) or name == "cpu"]
     for line in tables.lines(shown, rows):
         echo(line)
+    old = [node.host for node in nodes if node.measured_s is not None and now_s - node.measured_s > OLD_S]
+    if old:
+        say(f"Measured more than a week ago: {', '.join(old)}. `--refresh` measures again.")
 
 
-def _row(status: NodeStatus) -> Row:
+def _row(status: NodeStatus, now_s: float) -> Row:
     node = status.node
     return {
         "host": status.host,
@@ -115,6 +128,7 @@ def _row(status: NodeStatus) -> Row:
         "memory": format_size(node.memory_bytes) if node.memory_bytes else "",
         "gpu": node.gpu,
         "speed": f"{node.speed:.2f}",
+        "measured": "" if status.measured_s is None else ago(now_s - status.measured_s),
         "labels": " ".join(f"{name}={value}" for name, value in node.labels.items()),
         "note": ", ".join(text for text in ("head" if status.head else "", status.why) if text),
     }
@@ -130,6 +144,7 @@ def _document(status: NodeStatus) -> Row:
         "memory_bytes": node.memory_bytes,
         "gpu": node.gpu,
         "speed": node.speed,
+        "measured": timestamp(status.measured_s),
         "labels": dict(node.labels),
         "requested": timestamp(status.requested_s),
         "ready": timestamp(status.ready_s),

@@ -105,6 +105,16 @@ def local_time(at: float | None) -> str:
     return "" if at is None else datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def ago(age_s: float) -> str:
+    """For people: how long ago, in one unit."""
+    if age_s < 5:
+        return "just now"
+    for length_s, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if age_s >= length_s:
+            return f"{age_s // length_s:.0f} {unit} ago"
+    return f"{age_s:.0f} s ago"
+
+
 def is_terminal(stream: Any = None) -> bool:
     """Whether a person watches this stream; stdout when none is given."""
     try:

@@ -25,6 +25,8 @@ class NodeStatus(NamedTuple):
     ready_s: float | None = None
     why: str = ""
     """What is wrong with it, or why it is not up."""
+    measured_s: float | None = None
+    """When what it has was measured, in seconds since the epoch; None where that is from the file, or just now."""
 
 
 class Joined(NamedTuple):

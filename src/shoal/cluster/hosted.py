@@ -17,6 +17,7 @@ from shoal.cluster.agent.values import NodeFacts, NodeRequest, node_folder
 from shoal.cluster.asking import Held, Hosts
 from shoal.cluster.base import Door, Joined, NodeStatus, Tell
 from shoal.cluster.book import Book
+from shoal.cluster.inventory import room
 from shoal.errors import ClusterError
 from shoal.model import Node
 from shoal.spec import Cluster, ClusterNode
@@ -149,7 +150,10 @@ class HostedProvider(ABC):
     def _status_of(
         self, node: ClusterNode, state: Mapping[str, Any], known: Any, found: Any, problem: str
     ) -> NodeStatus:
-        status = NodeStatus(node.host, "down", self._node(node, state), node.host == self._head().host)
+        measured_s = state.get("inventory", {}).get(node.host, {}).get("measured_s")
+        status = NodeStatus(
+            node.host, "down", self._node(node, state), node.host == self._head().host, measured_s=measured_s
+        )
         if known is None:
             return status
         status = status._replace(requested_s=known.get("requested_s"), ready_s=known.get("ready_s"))
@@ -171,6 +175,23 @@ class HostedProvider(ABC):
             raise ClusterError(f"The head {head} cannot be had: {failed[head]}")
         state = self.book.read()
         return [self._node(node, state) for node in self.nodes() if node.host not in failed]
+
+    def refresh(self) -> Mapping[str, str]:
+        """Measure again what every host has, up or not. What went wrong, by host."""
+        return self._each(
+            self.nodes(), lambda node: self._learn(node.host, self._ask(node.host, {"do": "probe"}))
+        )
+
+    def ask_each(
+        self, hosts: Sequence[str], request: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """The same question to the agents of these hosts, up or not: the answers, and what went wrong, by host."""
+        answers: dict[str, Any] = {}
+
+        def one(host: str) -> None:
+            answers[host] = self._ask(host, request)
+
+        return answers, self._each_host(hosts, one)
 
     def known_nodes(self) -> list[Node]:
         """The nodes of the file as far as they are known; asks nobody."""
@@ -198,7 +219,7 @@ class HostedProvider(ABC):
         has = state.get("inventory", {}).get(node.host, {})
         return Node(
             node.host,
-            float(node.cpu or has.get("cpu", 1.0)),
+            float(node.cpu or room(has.get("cpu", 1.0))),
             int(node.memory_bytes or has.get("memory_bytes", 0)),
             int(node.gpu if node.gpu is not None else len(has.get("devices", ()))),
             dict(node.labels),

@@ -6,13 +6,14 @@ import os
 import sys
 from functools import cache
 
+from shoal.cluster import limits
 from shoal.model import Node
 
 
 def this_machine() -> Node:
     """This machine as a node, within the limits that a container or a batch system set for this process."""
     devices = gpus()
-    return Node(_host(), cpus(), memory_bytes(), len(devices), {}, devices=devices)
+    return Node(_host(), room(cpus()), memory_bytes(), len(devices), {}, devices=devices)
 
 
 def _host() -> str:
@@ -20,34 +21,22 @@ def _host() -> str:
 
 
 def cpus() -> float:
-    """CPUs this process may use: its affinity, and the quota of its control group."""
+    """CPUs this process may use: its affinity, and the quota of its control groups, which may be below 1."""
     count = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    quota = _cpu_quota()
-    return count if quota is None else max(1.0, min(count, quota))
+    quota = limits.cpu_quota()
+    return count if quota is None else min(count, quota)
 
 
-def _cpu_quota() -> float | None:
-    text = _read("/sys/fs/cgroup/cpu.max")
-    if text is not None:
-        quota, _, period = text.partition(" ")
-        return None if quota == "max" else float(quota) / float(period)
-    quota_v1, period_v1 = (
-        _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
-        _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
-    )
-    if quota_v1 is None or period_v1 is None or int(quota_v1) <= 0:
-        return None
-    return int(quota_v1) / int(period_v1)
+def room(cpu: float) -> float:
+    """The CPUs that work may be planned for: less than one is one that is slow, as its speed says."""
+    return max(1.0, cpu)
 
 
 def memory_bytes() -> int:
-    """Memory of the machine, or of the control group where that is less."""
+    """Memory of the machine, or of the control groups where that is less."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        text = _read(path)
-        if text is not None and text.isdigit():
-            return min(physical, int(text))
-    return physical
+    limit = limits.memory_bytes()
+    return physical if limit is None else min(physical, limit)
 
 
 @cache
@@ -59,11 +48,3 @@ def gpus() -> tuple[str, ...]:
     if sys.platform != "linux" or not os.path.isdir("/proc/driver/nvidia/gpus"):
         return ()
     return tuple(str(index) for index in range(len(os.listdir("/proc/driver/nvidia/gpus"))))
-
-
-def _read(path: str) -> str | None:
-    try:
-        with open(path) as file:
-            return file.read().strip()
-    except OSError:
-        return None

@@ -30,6 +30,10 @@ class LocalProvider(HostedProvider):
     def inventory(self) -> list[Node]:
         return virtual_nodes(self.cluster)
 
+    def refresh(self) -> dict[str, str]:
+        """Nothing: what this machine has is looked up whenever it is needed."""
+        return {}
+
     def _request(self, node: ClusterNode, cluster: str, address: str | None) -> NodeRequest:
         # One machine has one speed: measured while others start beside it, it would only be wrong.
         return super()._request(node, cluster, address)._replace(speed=1.0, gpu=node.gpu or 0)

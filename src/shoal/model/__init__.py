@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shoal.model.distance import Distance, RoundTrip
 from shoal.model.event import (
     Event,
     Granted,
@@ -24,6 +25,7 @@ from shoal.model.plan import Decision, ItemPlacement, Plan, Prediction
 
 __all__ = [
     "Decision",
+    "Distance",
     "Event",
     "Factory",
     "Granted",
@@ -44,6 +46,7 @@ __all__ = [
     "Plan",
     "Prediction",
     "Refused",
+    "RoundTrip",
     "WorkerLost",
     "WorkerReady",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from . import probe
 from .nodes import Node
 from .problems import Problems
 from .readers import DURATION, LATENCY, SIZE, Choice, Flag, ListOf, MapOf, Number, Text, Whole
@@ -16,7 +17,7 @@ from .workload import LABELS, Spec
 
 _HOST = Text("the name or address of a host", r"[^\s-]\S*")
 _PYTHON = Text("the path or name of a Python", r"[^\s-]\S*")
-_PROBE = Text("what to measure the round trip to, such as gateway.home:22", r"[^\s-]\S*")
+_PROBE = Text(probe.EXPECTED, probe.PATTERN)
 
 
 @section
@@ -56,11 +57,11 @@ class LocationReader(Reader):
         return Location(probe=values.pop("probe", None), known_s=values)
 
     def schema(self) -> dict[str, Any]:
-        probe = _PROBE.schema() | {"description": "What to measure the round trip to."}
+        measured = _PROBE.schema() | {"description": "What to measure the round trip to."}
         known = LATENCY.schema() | {"description": "The known round trip to another location."}
         return {
             "type": "object",
-            "properties": {"probe": probe},
+            "properties": {"probe": measured},
             "additionalProperties": known,
             "minProperties": 1,
         }

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shoal.cluster.agent import jobs, looking, notebook, starting, there
+from shoal.cluster.agent.latency import latency
 from shoal.cluster.agent.values import NodeRequest, node_folder
 from shoal.errors import ShoalError
 
@@ -41,6 +42,10 @@ def _probe(request: Mapping[str, Any]) -> Any:
     return looking.host_facts()._asdict()
 
 
+def _latency(request: Mapping[str, Any]) -> Any:
+    return latency(**request)
+
+
 def _start(request: Mapping[str, Any]) -> Any:
     return starting.start(NodeRequest(**request))._asdict()
 
@@ -67,6 +72,7 @@ def _hold(request: Mapping[str, Any]) -> Any:
 
 TASKS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "probe": _probe,
+    "latency": _latency,
     "start": _start,
     "look": _look,
     "stop": _stop,

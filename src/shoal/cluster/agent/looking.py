@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
-import time
 from importlib import metadata
 
 from shoal.cluster import inventory
 from shoal.cluster.agent import processes
+from shoal.cluster.agent.speed import speed
 from shoal.cluster.agent.values import NODE_FILE, HostFacts, NodeFacts
-
-REFERENCE_S = 0.0077
-"""What the measured work takes on the machine that has speed 1."""
-ROUNDS = 3
 
 
 def host_facts(known_speed: float | None = None) -> HostFacts:
@@ -37,22 +32,6 @@ def ray_version() -> str | None:
         return metadata.version("ray")
     except metadata.PackageNotFoundError:
         return None
-
-
-def speed() -> float:
-    """How fast one core is, relative to a reference: the best of a few short rounds of mixed work."""
-    return REFERENCE_S / min(_round_s() for _ in range(ROUNDS))
-
-
-def _round_s() -> float:
-    began = time.perf_counter()
-    data = bytes(1 << 20)
-    for _ in range(4):
-        hashlib.sha256(data).digest()
-    total = 0
-    for number in range(100_000):
-        total += number * number % 7
-    return time.perf_counter() - began
 
 
 def node_facts(folder: str) -> NodeFacts | None:
