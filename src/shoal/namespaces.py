@@ -49,6 +49,11 @@ def inside(path: str | None) -> Iterator[None]:
         os.close(back)
 
 
+def hold() -> str:
+    """A path that stands for this thread's namespace as long as this process lives."""
+    return f"/proc/{os.getpid()}/fd/{os.open(MINE, os.O_RDONLY | os.O_CLOEXEC)}"
+
+
 def keep(path: str) -> None:
     """Let the file stand for this thread's namespace, until `forget`."""
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))

@@ -22,10 +22,9 @@ class ClusterMachines(Machines):
 
     def __init__(self, cluster: Cluster, file: str, tell: Tell) -> None:
         self.provider = provider_for(cluster, file)
-        self.cluster = cluster
-        self._tell = tell
         self._joined: Joined | None = None
-        super().__init__(self.provider.inventory(), f"cluster {cluster.name}", file)
+        super().__init__(self.provider.inventory(), f"cluster {cluster.name}", cluster, file, tell)
+        self.cluster: Cluster = cluster
 
     def ready(self, need: Need) -> None:
         """Work starts on the first node that is up and has room. The others follow meanwhile."""
@@ -37,6 +36,7 @@ class ClusterMachines(Machines):
             raise ClusterError("; ".join(f"{host}: {why}" for host, why in failed.items()))
         joined = self._joined = self.provider.join(self._tell)
         if joined.network is not None:
+            self.outside = namespaces.hold()
             namespaces.enter(joined.network)
         connect(joined.address, joined.ip)
         self._see_that_idle_nodes_go()

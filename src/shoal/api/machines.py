@@ -10,10 +10,13 @@ from shoal.engine import fitting
 from shoal.model import Need, Node
 
 if TYPE_CHECKING:
+    from shoal.api.copying import Copying
     from shoal.api.growing import Growing
     from shoal.cluster.base import Tell
     from shoal.engine.base import Engine
     from shoal.engine.ray.packages import NodePackages
+    from shoal.files import Storage
+    from shoal.spec import Cluster
 
 
 class Machines:
@@ -29,12 +32,23 @@ class Machines:
     """The interpreter that has them; None for the one that runs Shoal."""
     on_nodes: NodePackages | None = None
     """Which nodes of a Ray cluster have them."""
+    outside: str | None = None
+    """The network namespace this thread came from, where it had to enter another to drive."""
 
-    def __init__(self, nodes: Sequence[Node], scope: str, file: str | None = None) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        scope: str,
+        cluster: Cluster | None = None,
+        file: str | None = None,
+        tell: Tell = lambda line: None,
+    ) -> None:
         self.nodes = nodes
         self.scope = scope
         """Drivers with the same scope share these nodes."""
+        self.cluster = cluster
         self.file = file
+        self._tell = tell
 
     def ensure_room(self, need: Need) -> int:
         """How many such workers there is room for; raises `CannotPlace` when there is none."""
@@ -47,6 +61,23 @@ class Machines:
     def growing(self, need: Need, alive: Callable[[], Sequence[Node]]) -> Growing | None:
         """Who starts more nodes while the run needs them; None where there are always as many."""
         return None
+
+    def storage(self) -> Storage | None:
+        """What all nodes of the cluster reach; None where its file names nothing."""
+        if self.cluster is None or self.cluster.storage is None:
+            return None
+        from shoal.files import open_storage
+
+        return open_storage(self.cluster.storage, folder=self.cluster.folder)
+
+    def copying(self, folder: str) -> Copying | None:
+        """Who copies the run's folder to the storage while the run goes; None where there is no storage."""
+        storage = self.storage()
+        if storage is None:
+            return None
+        from shoal.api.copying import Copying
+
+        return Copying(folder, storage, self.outside, self._tell)
 
     def engine(self, root: str, folder: str, session: str) -> Engine:
         """An engine for a run, once `ready`: `root` is the run's folder, `folder` the workload's."""
@@ -70,7 +101,7 @@ def machines(cluster: str | None, tell: Tell = lambda line: None) -> Machines:
     if is_virtual(found):
         from shoal.cluster.virtual import virtual_nodes
 
-        return Machines(virtual_nodes(found), f"cluster {found.name}", file)
+        return Machines(virtual_nodes(found), f"cluster {found.name}", found, file, tell)
     from shoal.api.clustered import ClusterMachines
 
     return ClusterMachines(found, file, tell)

@@ -13,7 +13,7 @@ from shoal.api.summary import Summary
 from shoal.api.workloads import Prepared
 from shoal.cluster.base import Tell
 from shoal.cluster.here import Here
-from shoal.errors import Problem, SpecError, several
+from shoal.errors import NotFound, Problem, SpecError, several
 from shoal.model import Plan
 from shoal.shape.pool import Watcher
 from shoal.store import RunStore, find_home, is_locked, resolve_run, run_folder
@@ -138,7 +138,7 @@ def resume(
     """Go on with what is not done: a session to drive, or the summary when there is nothing left to do."""
     here = Here()
     home = _home(here)
-    store = RunStore.open(home, resolve_run(home, run), write=True, now=here.now())
+    store = RunStore.open(home, _find(home, run, cluster, tell), write=True, now=here.now())
     try:
         _forget_stop_request(store)
         if not failed and store.state() == "succeeded" and not _more(store):
@@ -159,6 +159,21 @@ def resume(
     if watcher is not None:
         session.watch(watcher)
     return session
+
+
+def _find(home: str, run: str, cluster: str | None, tell: Tell) -> str:
+    """The run that is meant; one that is not here is brought back from the storage of the cluster."""
+    try:
+        return resolve_run(home, run)
+    except NotFound:
+        storage = machines(cluster, tell).storage() if cluster is not None else None
+        if storage is None:
+            raise
+    from shoal.store.copying import bring_back
+
+    bring_back(storage, run, home)
+    tell(f"{run} was brought back from {storage.url}.")
+    return run
 
 
 def resume_run(run: str, *, failed: bool = False, cluster: str | None = None, display: bool = True) -> Run:
@@ -206,12 +221,19 @@ def _again(store: RunStore) -> Prepared:
 
     spec = specs.loads(
         store.spec_text,
-        folder=os.path.dirname(document["path"]),
+        folder=_workload_folder(document["path"]),
         label=os.path.basename(document["path"]),
         sets=document["sets"],
     )
     assert isinstance(spec, specs.Workload)
     return Prepared(spec, workloads.job_of(spec, limit=document["limit"]), document)
+
+
+def _workload_folder(path: str) -> str:
+    """Where the workload's file was; on another machine, to which only the run was brought, the current folder."""
+    here = Here().folder
+    moved = not os.path.exists(path) and os.path.exists(os.path.join(here, os.path.basename(path)))
+    return here if moved else os.path.dirname(path)
 
 
 def _more(store: RunStore) -> bool:

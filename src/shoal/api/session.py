@@ -57,8 +57,10 @@ class Session:
             watcher=self._watchers,
         )
         self._growing = machines.growing(job.need, self._engine.nodes)
-        if self._growing is not None:
-            self._watchers.add(self._growing)
+        self._copying = machines.copying(store.folder)
+        for watcher in (self._growing, self._copying):
+            if watcher is not None:
+                self._watchers.add(watcher)
 
     def watch(self, watcher: Watcher) -> None:
         """Somebody else wants to see, too."""
@@ -74,15 +76,19 @@ class Session:
         except BaseException:
             self._engine.close()
             self._fail()
-            self.store.close()
-            self._machines.close()
+            self._leave()
             raise
         self._engine.close()
         try:
             return self._finish()
         finally:
-            self.store.close()
-            self._machines.close()
+            self._leave()
+
+    def _leave(self) -> None:
+        self.store.close()
+        if self._copying is not None:
+            self._copying.finish()
+        self._machines.close()
 
     # A watcher of its own pool.
 

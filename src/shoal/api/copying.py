@@ -1,0 +1,59 @@
+"""Keeps the copy of a run in the cluster's storage up to date while the run goes. A copy that fails stops nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from shoal import namespaces
+from shoal.cluster.base import Tell
+from shoal.errors import ShoalError
+from shoal.files import Storage
+from shoal.shape.pool import Ended, Progress
+from shoal.store.copying import RunCopy
+
+EVERY_S = 15.0
+
+
+class Copying:
+    """Watches a pool. `outside` is the network namespace that the storage is reached from, where it is another."""
+
+    def __init__(self, folder: str, storage: Storage, outside: str | None, tell: Tell) -> None:
+        self._copy = RunCopy(folder, storage)
+        self._storage = storage
+        self._outside = outside
+        self._tell = tell
+        self._thread: threading.Thread | None = None
+        self._next = 0.0
+        self.problem: str | None = None
+        """Why the last copy could not be written."""
+
+    def durable(self, ended: Sequence[Ended]) -> None:
+        """Nothing: the next copy has them."""
+
+    def moment(self, progress: Progress) -> None:
+        if progress.now < self._next or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._next = progress.now + EVERY_S
+        self._begin()
+
+    def finish(self) -> None:
+        """The last copy, of everything."""
+        if self._thread is not None:
+            self._thread.join()
+        self._begin().join()
+
+    def _begin(self) -> threading.Thread:
+        self._thread = threading.Thread(target=self._write, name="shoal-copy", daemon=True)
+        self._thread.start()
+        return self._thread
+
+    def _write(self) -> None:
+        try:
+            with namespaces.inside(self._outside):
+                self._copy.write()
+            self.problem = None
+        except (ShoalError, OSError) as error:
+            if self.problem is None:
+                self._tell(f"The run cannot be copied to {self._storage.url}: {error} It goes on without.")
+            self.problem = str(error)

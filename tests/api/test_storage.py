@@ -1,0 +1,114 @@
+"""A cluster with storage: the run is copied there while it goes, and can be gone on with from another machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import shoal
+from shoal.api import copying
+from shoal.files import open_storage
+from shoal.store.copying import RunCopy, bring_back
+
+LAB = "kind: cluster\nname: lab\nprovider: local\nengine: embedded\nnodes: [{host: one, cpu: 2}]\n"
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "work"
+    (folder / ".shoal").mkdir(parents=True)
+    (folder / "lab.yaml").write_text(f"{LAB}storage: ../shared\n")
+    (folder / "trial.py").write_text(
+        "import os, pathlib\n"
+        "def main(x):\n"
+        "    print('trial', x)\n"
+        "    pathlib.Path(os.environ['SHOAL_ITEM_DIR'], 'left.txt').write_text(str(x))\n"
+        "    if x >= 3 and not os.path.exists('mended'): raise ValueError('not yet')\n"
+        "    return {'y': x}\n"
+    )
+    document = {"kind": "sweep", "name": "s", "trials": {"grid": {"x": list(range(6))}}}
+    (folder / "s.yaml").write_text(json.dumps({**document, "run": {"function": "trial:main"}}))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_a_run_is_copied_to_the_storage_whole(work: Path) -> None:
+    run = shoal.run("s.yaml", cluster="lab.yaml", display=False)
+    copy = work.parent / "shared" / "runs" / run.id
+    assert (copy / "results.csv").read_text() == (Path(run.folder) / "results.csv").read_text()
+    assert (copy / "items" / "t0001" / "left.txt").read_text() == "0"
+    assert not (copy / "lock").exists()
+    assert not list(Path(run.folder).glob(".copy*"))
+    with sqlite3.connect(copy / "run.db") as record:
+        assert record.execute("SELECT count(*) FROM items").fetchone() == (6,)
+
+
+def test_a_run_whose_machine_is_gone_goes_on_from_its_copy(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = shoal.run("s.yaml", cluster="lab.yaml", display=False)
+    assert first.state == "failed"
+    before = {row["x"]: row["started"] for row in first.rows()}
+    other = tmp_path / "other"
+    shutil.copytree(work, other, ignore=shutil.ignore_patterns(".shoal"))
+    shutil.rmtree(work)
+    (other / ".shoal").mkdir()
+    (other / "mended").touch()
+    monkeypatch.chdir(other)
+    again = shoal.resume(first.id, failed=True, cluster="lab.yaml", display=False)
+    assert again.id == first.id
+    assert again.state == "succeeded"
+    after = {row["x"]: row["started"] for row in again.rows()}
+    assert [after[x] == before[x] for x in range(6)] == [True, True, True, False, False, False]
+
+
+def test_a_run_that_is_nowhere_says_so(work: Path) -> None:
+    with pytest.raises(shoal.NotFound, match=r"no copy of it in .*shared"):
+        shoal.resume("s-0000", cluster="lab.yaml", display=False)
+
+
+def test_an_id_that_leaves_its_folder_is_refused(work: Path) -> None:
+    with pytest.raises(shoal.SpecError, match="not the id of a run"):
+        bring_back(open_storage(str(work.parent / "shared")), "../x", str(work / ".shoal"))
+
+
+def test_a_storage_that_cannot_be_written_stops_nothing(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (work.parent / "shared").write_text("a file, where a folder should be")
+    told: list[str] = []
+    (work / "mended").touch()
+    from shoal.api import machines, running, workloads
+    from shoal.cluster.here import Here
+
+    where = machines.machines("lab.yaml", told.append)
+    summary = running.new_session(workloads.from_file("s.yaml"), where, Here()).drive()
+    assert summary.state == "succeeded"
+    assert sum("cannot be copied to" in line for line in told) == 1
+
+
+def test_a_copy_is_consistent_while_its_run_goes_on(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "EVERY_S", 0.0)
+    (work / "mended").touch()
+    (work / "trial.py").write_text("def main(x):\n    return {'y': x}\n")
+    document = {"kind": "sweep", "name": "s", "trials": {"grid": {"x": list(range(3000))}}}
+    (work / "s.yaml").write_text(json.dumps({**document, "run": {"function": "trial:main"}}))
+    checked = []
+    real = RunCopy.write
+
+    def write(self: RunCopy) -> None:
+        real(self)
+        [record] = (work.parent / "shared" / "runs").glob("s-*/run.db")
+        with sqlite3.connect(record) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            checked.append(connection.execute("SELECT count(*) FROM items WHERE state='done'").fetchone()[0])
+
+    monkeypatch.setattr(RunCopy, "write", write)
+    shoal.run("s.yaml", cluster="lab.yaml", display=False)
+    assert len(checked) > 1
+    assert checked == sorted(checked)
+    assert checked[-1] == 3000
