@@ -7,6 +7,7 @@ ShoalError
 ├── RunLocked          another driver has the run                          exit 2
 ├── StoreError         the run folder cannot be read or written            exit 1
 ├── EngineError        a worker or node could not do what was asked        exit 1
+│   └── ClusterLost    the head of the cluster is gone; the run can resume exit 1
 └── Stopped            the user ended it                                   exit 3
 """
 
@@ -70,6 +71,10 @@ class StoreError(ShoalError):
 
 class EngineError(ShoalError):
     """A worker or a node could not do what was asked."""
+
+
+class ClusterLost(EngineError):
+    """The head of the cluster no longer answers. What was heard is recorded; a resume goes on with the rest."""
 
 
 class Stopped(ShoalError):

@@ -15,6 +15,8 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+import ray
+
 from shoal.engine.ray import shipping
 from shoal.engine.workers import messages
 from shoal.engine.workers.connection import Connection
@@ -61,8 +63,11 @@ class WorkerActor:
         if package is not None:
             folder = shipping.unpack(package, os.path.join(base, "folders"))
             request = {**request, "factory": {**request["factory"], "folder": folder}}
+        here: dict[str, Any] = {"log": self._log, "root": self._root}
         # Monotonic time means something only on its own machine.
-        here = {"log": self._log, "root": self._root, "clock_offset": time.time() - time.monotonic()}
+        here["clock_offset"] = time.time() - time.monotonic()
+        # Which GPUs are this worker's, only Ray knows: other programs on the node have theirs from it, too.
+        here["devices"] = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
         with theirs:
             self._zygote.spawn({**request, **here}, theirs)
 

@@ -121,6 +121,13 @@ class Pool:
         if self._kill_at is None:
             self._stopping = True
 
+    def abandon(self, why: str) -> None:
+        """The engine is gone, and with it what ran: that waits again, for another driver, and used no attempt."""
+        for flight in self._flights.values():
+            if flight.started is not None:
+                self._journal.requeued(flight.item.seq, flight.attempt, flight.item.used, why)
+        self._flights.clear()
+
     @property
     def stopping(self) -> bool:
         return self._stopping
