@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,19 +14,25 @@ PATIENCE_S = 30.0
 
 
 class RayCluster:
-    """A cluster that this process is connected to. The head has a role that keeps work away from it."""
+    """A cluster that this process is connected to, if asked. The head has a role that keeps work away from it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, connect: bool = True) -> None:
         import ray
         from ray.cluster_utils import Cluster
 
         head = {"num_cpus": 0, "include_dashboard": False, "labels": {"shoal.role": "driver"}}
         self.cluster = Cluster(initialize_head=True, head_node_args=head)
         self.address: str = self.cluster.address
-        ray.init(address=self.address, log_to_driver=False, configure_logging=False)
+        if connect:
+            ray.init(address=self.address, log_to_driver=False, configure_logging=False)
 
     def add(self, host: str, **size: Any) -> Any:
         return self.cluster.add_node(**{**size, "labels": {"shoal.host": host, **size.get("labels", {})}})
+
+    def lose_head(self) -> None:
+        """As when the machine it is on loses power: nobody is told."""
+        [gcs] = self.cluster.head_node.all_processes["gcs_server"]
+        os.kill(gcs.process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         import ray
@@ -50,6 +58,21 @@ class RayCluster:
         while not condition():
             assert time.monotonic() < give_up, "what was waited for did not come"
             time.sleep(0.02)
+
+
+@pytest.fixture
+def unconnected() -> Iterator[Callable[..., RayCluster]]:
+    """Makes clusters for other processes to connect to, each with one node of so many CPUs."""
+    made: list[RayCluster] = []
+
+    def make(cpus: int) -> RayCluster:
+        made.append(RayCluster(connect=False))
+        made[-1].add(f"node{len(made)}", num_cpus=cpus)
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        cluster.close()
 
 
 @pytest.fixture(scope="module")
