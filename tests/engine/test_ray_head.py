@@ -81,9 +81,7 @@ def test_a_run_whose_cluster_lost_its_head_ends_soon_and_can_be_resumed(
     name_cluster(unconnected(2))
     go.touch()
     subprocess.run(shoal("resume", run["run"]), cwd=tmp_path, check=True, timeout=100, capture_output=True)
-    rows = json.loads(
-        subprocess.check_output(shoal("results", run["run"], "--format", "json"), cwd=tmp_path)
-    )
+    rows = json.loads(subprocess.check_output(shoal("results", run["run"], "--format", "json"), cwd=tmp_path))
     assert sorted(row["y"] for row in rows) == [2 * x for x in range(40)]
     assert {row["state"] for row in rows} == {"done"}
     assert {row["attempt"] for row in rows} == {1}, "the loss of the head used no attempt"

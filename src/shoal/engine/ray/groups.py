@@ -16,7 +16,8 @@ from shoal.engine.ray.link import Link
 from shoal.model import Need, Place
 
 READY_S = 1
-"""Whole seconds, because Ray drops the rest. How long groups may take where Ray showed room for them: milliseconds, unless another program was quicker."""
+"""How long groups may take where Ray showed room for them: milliseconds, unless another program was quicker.
+Whole seconds, because Ray drops the rest."""
 NODE_LABEL = "ray.io/node-id"
 
 
