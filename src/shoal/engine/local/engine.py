@@ -50,6 +50,7 @@ class LocalEngine(Talking):
     """
 
     name = "local"
+    latency_s = 0.0
 
     def __init__(
         self, nodes: Sequence[Node], root: str, *, scope: str = "machine", session: str = "0"

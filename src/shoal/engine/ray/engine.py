@@ -63,6 +63,7 @@ class RayEngine(Talking):
     """
 
     name = "ray"
+    latency_s = 0.01
 
     def __init__(self, root: str, *, folder: str | None = None, session: str = "0") -> None:
         self._root = root
