@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shoal.engine.workers.reporting import report
     from shoal.errors import (
         CannotPlace,
+        ClusterLost,
         EngineError,
         NotFound,
         RunLocked,
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CannotPlace",
+    "ClusterLost",
     "EngineError",
     "NotFound",
     "Run",
@@ -52,6 +54,7 @@ __all__ = [
 
 _ERRORS = (
     "CannotPlace",
+    "ClusterLost",
     "EngineError",
     "NotFound",
     "RunLocked",

@@ -11,6 +11,7 @@ ShoalError
 │   ├── AccessDenied   whoever keeps them does not let us                  exit 1
 │   └── Unreachable    no good answer in time, after several tries         exit 1
 ├── EngineError        a worker or node could not do what was asked        exit 1
+│   └── ClusterLost    the head of the cluster is gone; the run can resume exit 1
 ├── ClusterError       nodes cannot be started or reached                  exit 2
 └── Stopped            the user ended it                                   exit 3
 """
@@ -98,6 +99,10 @@ class Unreachable(FileError):
 
 class EngineError(ShoalError):
     """A worker or a node could not do what was asked."""
+
+
+class ClusterLost(EngineError):
+    """The head of the cluster no longer answers. What was heard is recorded; a resume goes on with the rest."""
 
 
 class ClusterError(ShoalError):

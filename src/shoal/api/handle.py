@@ -10,6 +10,7 @@ from typing import Any
 from shoal.api.display import Display
 from shoal.api.session import Session, read_only
 from shoal.api.summary import Summary
+from shoal.errors import ClusterLost
 from shoal.shape.pool import Ended, Progress, Watcher
 
 
@@ -137,6 +138,8 @@ class Run:
     def state(self) -> str:
         if self._summary is not None:
             return self._summary.state
+        if isinstance(self._failure, ClusterLost):
+            return "interrupted"
         return "failed" if self._failure is not None else "running"
 
     @property

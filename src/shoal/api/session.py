@@ -10,7 +10,7 @@ from shoal.api.machines import Machines
 from shoal.api.summary import Summary
 from shoal.api.watching import Watchers
 from shoal.cluster.here import Here
-from shoal.errors import ShoalError
+from shoal.errors import ClusterLost, ShoalError
 from shoal.model import Item, Outcome
 from shoal.plan.durations import Durations
 from shoal.shape.pool import Ended, Pool, Progress, Watcher, WorkerUse
@@ -73,6 +73,12 @@ class Session:
         """Run until everything has ended or `stop` was called; then the results are written and the lock is free."""
         try:
             self._pool.run()
+        except ClusterLost as error:
+            self._interrupt(error)
+            self._engine.close()
+            self.store.close()
+            hint = f"What was done is recorded. Once the cluster is up again: shoal resume {self.store.run}"
+            raise ClusterLost(str(error), hint=hint) from error
         except BaseException:
             self._engine.close()
             self._fail()
@@ -136,6 +142,16 @@ class Session:
         return durations
 
     # After.
+
+    def _interrupt(self, error: ClusterLost) -> None:
+        """The cluster is gone, the driver is not: all that was heard is kept, and the rest can be resumed."""
+        self._pool.abandon(str(error))
+        try:
+            self.store.journal().commit()
+            self.store.write_results()
+            self.store.set_state("interrupted", self._here.now())
+        except ShoalError:
+            return
 
     def _fail(self) -> None:
         """The driver itself failed: say so in the run, as far as the store still can."""

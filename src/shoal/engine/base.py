@@ -23,6 +23,8 @@ class Engine(Protocol):
     """
 
     name: str
+    latency_s: float
+    """About how long a worker that has nothing to do waits from the end of one item to the next it is given."""
 
     def nodes(self) -> Sequence[Node]:
         """The nodes that are alive now. May change between calls."""

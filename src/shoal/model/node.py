@@ -53,4 +53,5 @@ class Place(NamedTuple):
     host: str
     need: Need
     devices: tuple[str, ...] = ()
-    """The GPUs that this worker may see: its own, or the one it has a share of."""
+    """The GPUs that this worker may see: its own, or the one it has a share of. None are named where the system below
+    chooses them when the worker starts (Ray)."""

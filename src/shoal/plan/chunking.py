@@ -6,15 +6,24 @@ HORIZON_S = 0.05
 """A worker has about this much work ahead of it, no more: what it holds, another cannot take."""
 MOST_ITEMS = 1000
 FIRST = 1
+IDLE_SHARE = 0.06
+"""A worker may be idle for this share of an item's time while the next one is on its way."""
 
 
-def ahead(mean_s: float | None, waiting: int, workers: int) -> int:
+def at_least(mean_s: float | None, latency_s: float) -> int:
+    """How many items a worker should have whatever they take: the next one, too, where it would be long on its way."""
+    return 1 if mean_s is None or latency_s <= IDLE_SHARE * mean_s else 2
+
+
+def ahead(mean_s: float | None, waiting: int, workers: int, latency_s: float = 0.0) -> int:
     """How many items a worker should have in all, the running one included.
 
-    One while nothing is known; then what fits the horizon; at the end an even share of what is left.
+    One while nothing is known; then what fits the horizon; at the end an even share of what is left. `latency_s` is
+    how long a worker that has nothing waits for what it is given.
     """
     if mean_s is None:
         return FIRST
     by_time = HORIZON_S / max(mean_s, HORIZON_S / MOST_ITEMS)
+    by_time = max(by_time, at_least(mean_s, latency_s))
     share = waiting / (2 * max(workers, 1))
     return max(1, min(MOST_ITEMS, int(by_time), int(share) + 1))

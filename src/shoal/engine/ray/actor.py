@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+import ray
 from shoal import namespaces
 from shoal.engine.ray import shipping
 from shoal.engine.workers import messages, packages
@@ -25,7 +26,9 @@ from shoal.model.packages import Packages
 LOG_BLOCK = 1 << 20
 """Most bytes of a log that travel at once."""
 BATCH_S = 0.002
-"""How long messages are gathered before they travel together."""
+"""How long messages are gathered before they travel together, when little is told or the worker has nothing left."""
+BUSY_S = 0.02
+"""A worker that tells much is heard this often: each batch costs every process on its way a turn."""
 KEPT_VARIABLES = (
     "PATH",
     "HOME",
@@ -63,6 +66,8 @@ class WorkerActor:
         self._changed = asyncio.Event()
         self._gathered: list[messages.Message] = []
         self._names: dict[int, str] = {}
+        self._ahead = 0
+        """Items that were handed to the process and have not ended."""
         self._status: dict[str, Any] | None = None
         self._worker: int = request["worker"]
         ours, theirs = socket.socketpair()
@@ -74,8 +79,11 @@ class WorkerActor:
         if package is not None:
             folder = shipping.unpack(package, os.path.join(base, "folders"))
             request = {**request, "factory": {**request["factory"], "folder": folder}}
+        here: dict[str, Any] = {"log": self._log, "root": self._root}
         # Monotonic time means something only on its own machine.
-        here = {"log": self._log, "root": self._root, "clock_offset": time.time() - time.monotonic()}
+        here["clock_offset"] = time.time() - time.monotonic()
+        # Which GPUs are this worker's, only Ray knows: other programs on the node have theirs from it, too.
+        here["devices"] = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
         with theirs:
             self._zygote.spawn({**request, **here}, theirs)
 
@@ -86,6 +94,7 @@ class WorkerActor:
             return
         if message[0] == "chunk":
             self._names.update(messages.names(message[1]))
+            self._ahead += len(message[1])
         self._connection.send(message)
         while self._connection.backlog:
             await asyncio.sleep(0.001)
@@ -94,25 +103,40 @@ class WorkerActor:
     async def events(self) -> AsyncIterator[list[messages.Message]]:
         """Batches of messages, the last of them `exit`. What an item wrote and left travels before its end."""
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._connection.socket, self._hear)
         loop.add_reader(self._zygote.socket, self._hear_zygote)
+        told_at = 0.0
         try:
             while self._status is None:
-                await self._changed.wait()
-                await asyncio.sleep(BATCH_S)
-                self._changed.clear()
+                await self._something()
+                until = told_at + BUSY_S
+                while True:
+                    # Looked at now and then, not for every message: the process needs the time more.
+                    await asyncio.sleep(BATCH_S)
+                    self._hear()
+                    if self._status is not None or self._ahead <= 0 or loop.time() >= until:
+                        break
                 if batch := self._batch():
                     yield batch
+                    told_at = loop.time()
             self._hear()
             yield [*self._batch(), ["exit", self._status["status"], self._status["why"]]]
         finally:
             self._zygote.close()
 
+    async def _something(self) -> None:
+        """Wait until the process says something, or is gone."""
+        loop = asyncio.get_running_loop()
+        self._changed.clear()
+        if self._connection.open:
+            loop.add_reader(self._connection.socket, self._changed.set)
+        if self._status is None:
+            await self._changed.wait()
+        loop.remove_reader(self._connection.socket)
+
     def _hear(self) -> None:
-        self._gathered += self._connection.receive()
-        if not self._connection.open:
-            asyncio.get_running_loop().remove_reader(self._connection.socket)
-        self._changed.set()
+        told = self._connection.receive()
+        self._ahead -= messages.settled(told)
+        self._gathered += told
 
     def _hear_zygote(self) -> None:
         told = self._zygote.receive()

@@ -12,19 +12,21 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import ray
 from ray.exceptions import RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+import ray
 from shoal.engine import fitting
 from shoal.engine.base import Reservation
 from shoal.engine.ray import nodes as ray_nodes
 from shoal.engine.ray import shipping
 from shoal.engine.ray.actor import WorkerActor
 from shoal.engine.ray.arbiter import RayLeases
+from shoal.engine.ray.groups import Groups
+from shoal.engine.ray.link import Link
 from shoal.engine.ray.packages import NodePackages
 from shoal.engine.reservations import Reservations
 from shoal.engine.workers.talking import Known, Talking
+from shoal.errors import ClusterLost
 from shoal.model import (
     Event,
     Factory,
@@ -39,8 +41,8 @@ from shoal.model.packages import Packages
 
 FORGIVEN = 20
 """How many actors may be lost on nodes that live before it counts against what ran."""
-NODES_S = 0.5
-"""How often it is looked which nodes are alive."""
+LOOK_S = 0.5
+"""How often it is looked what became of the nodes, and of the head."""
 
 
 class _Worker(Known):
@@ -61,9 +63,11 @@ class RayEngine(Talking):
     `folder` is the workload's: it is shipped to each node that gets a worker; without it, all nodes are on this
     machine. `environment` is what items inherit; without it, a little of what their node has.
     A node counts once it has `packages`.
+    When the head of the cluster is lost, `ClusterLost` comes out of whatever call needs it, at the latest of `wait`.
     """
 
     name = "ray"
+    latency_s = 0.01
 
     def __init__(
         self,
@@ -80,10 +84,11 @@ class RayEngine(Talking):
         self._environment = None if environment is None else dict(environment)
         self._offset = time.time() - time.monotonic()
         self._packages = packages
-        self._known = self._alive()
-        self._next_nodes = 0.0
+        self._link = Link(self._alive)
+        self._known = self._link.nodes
         self._name = f"{os.path.basename(root)}-{session}-{os.urandom(4).hex()}"
-        self._leases = RayLeases(self.nodes, self._name)
+        self._groups = Groups(self._link)
+        self._leases = RayLeases(self._link, self._groups, self._name)
         self._reservations = Reservations(self._leases)
         self._workers: dict[int, _Worker] = {}
         self._events: list[Event] = []
@@ -128,23 +133,18 @@ class RayEngine(Talking):
             "log": log_file,
             "cpu": place.need.cpu,
             "memory_bytes": place.need.memory_bytes,
-            "devices": place.devices,
         }
-        actor = self._actor(place).remote(
-            request, self._name, self._package, self._environment, self._wanted()
-        )
+        options = self._groups.options(place)
+        remote = ray.remote(WorkerActor).options(max_restarts=0, **options)
+        actor = remote.remote(request, self._name, self._package, self._environment, self._wanted())
         stream = actor.events.options(num_returns="streaming").remote()
         self._workers[number] = _Worker(number, place, log_file, actor, stream)
+        if self._groups.node_id(place) not in [node_id for node_id, _ in self._known.values()]:
+            self._lose(self._workers[number], "node", f"its node {place.host} was lost")
         return number
 
     def _wanted(self) -> Packages | None:
         return None if self._packages is None else self._packages.wanted
-
-    def _actor(self, place: Place) -> Any:
-        """On exactly that node. Room there was booked with the arbiter, so Ray need not count it again."""
-        node_id = self._known[place.host][0] if place.host in self._known else "0" * 56
-        strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
-        return ray.remote(WorkerActor).options(num_cpus=0, max_restarts=0, scheduling_strategy=strategy)
 
     def end(self, worker: int) -> None:
         if worker in self._workers:
@@ -172,28 +172,30 @@ class RayEngine(Talking):
             if self._events:
                 break
             now = self.now()
-            self._listen(max(0.0, min(until, self._reservations.next_tick(), self._next_nodes) - now))
+            self._listen(max(0.0, min(until, self._reservations.next_tick(), now + LOOK_S) - now))
             if not self._events and self.now() >= until:
                 break
         events, self._events = self._events, []
         return events
 
     def _look(self) -> None:
+        self._link.check()
         now = self.now()
-        if now >= self._next_nodes:
-            self._next_nodes = now + NODES_S
-            self._look_at_nodes(now)
+        self._look_at_nodes(now)
         if now >= self._reservations.next_tick():
             held = {number: worker.place for number, worker in self._workers.items()}
             self._events.extend(self._reservations.tick(now, held))
 
     def _look_at_nodes(self, now: float) -> None:
-        before, self._known = self._known, self._alive()
-        for host, (_, node) in self._known.items():
-            if host not in before:
+        before, self._known = self._known, self._link.nodes
+        if before is self._known:
+            return
+        for host, (node_id, _) in before.items():
+            if self._known.get(host, ("",))[0] != node_id:
+                self._lose_node(host, now)
+        for host, (node_id, node) in self._known.items():
+            if before.get(host, ("",))[0] != node_id:
                 self._events.append(NodeJoined(node, now))
-        for host in before.keys() - self._known.keys():
-            self._lose_node(host, now)
 
     def _lose_node(self, host: str, now: float) -> None:
         self._events.append(NodeLost(host, now, "Ray no longer hears of it"))
@@ -236,12 +238,12 @@ class RayEngine(Talking):
 
         User code does not run in it, so no item is to blame; until it happens again and again.
         """
-        self._next_nodes = 0.0
+        self._link.hurry()
         self._actors_lost += 1
         why = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         if worker.cause == "killed":
             self._lose(worker, "killed", "killed by its driver")
-        elif worker.place.host not in ray_nodes.alive():
+        elif worker.place.host not in self._link.call(ray_nodes.alive):
             self._lose(worker, "node", f"its node {worker.place.host} was lost")
         else:
             self._lose(worker, "node" if self._actors_lost <= FORGIVEN else "crash", why)
@@ -263,3 +265,6 @@ class RayEngine(Talking):
         self._reservations.clear()
         self._events.clear()
         self._leases.close()
+        with contextlib.suppress(ClusterLost):
+            self._link.call(int)  # When this is answered, all that was told before is done.
+        self._link.close()

@@ -1,24 +1,38 @@
-"""The nodes of a Ray cluster, as Shoal's own words have them."""
+"""The nodes of a Ray cluster, as Shoal's own words have them, and what Ray has free on each."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
+
+from ray._private.state import available_resources_per_node
 
 import ray
-
 from shoal.model import Node
 
 HEAD = "node:__internal_head__"
 """The resource that only the head has."""
 HOST_LABEL = "shoal.host"
 """What a node that we started is called in the cluster file."""
+ROLE_LABEL = "shoal.role"
+DRIVER = "driver"
+"""The role of a node that is there only so that a driver can join: nothing is ever placed on it."""
+SPEED_LABEL = "shoal.speed"
+
+
+class Free(NamedTuple):
+    """What Ray has given to nobody on a node, Shoal or not."""
+
+    cpu: float
+    gpu: float
+    memory_bytes: int
 
 
 def alive() -> dict[str, tuple[str, Node]]:
     """By host: Ray's id of the node, and the node."""
     found: dict[str, tuple[str, Node]] = {}
     for entry in ray.nodes():
-        if entry["Alive"]:
+        if entry["Alive"] and (entry.get("Labels") or {}).get(ROLE_LABEL) != DRIVER:
             node = _node(entry)
             found[_unique(node.host, found)] = (
                 entry["NodeID"],
@@ -33,6 +47,18 @@ def head_host() -> str | None:
     return _node(head[0]).host if head else None
 
 
+def free() -> dict[str, Free]:
+    """By Ray's id of the node. What changed in the last tenth of a second may not show yet."""
+    return {
+        node_id: Free(
+            float(resources.get("CPU", 0.0)),
+            float(resources.get("GPU", 0.0)),
+            int(resources.get("memory", 0)),
+        )
+        for node_id, resources in available_resources_per_node().items()
+    }
+
+
 def _node(entry: dict[str, Any]) -> Node:
     resources = entry.get("Resources", {})
     labels = entry.get("Labels") or {}
@@ -43,7 +69,17 @@ def _node(entry: dict[str, Any]) -> Node:
         int(resources.get("memory", 0)),
         int(resources.get("GPU", 0)),
         {name: value for name, value in labels.items() if not name.startswith("ray.io/")},
+        _speed(labels.get(SPEED_LABEL)),
     )
+
+
+def _speed(text: str | None) -> float:
+    """What somebody measured and wrote on the node; 1 where nobody did, or where it makes no sense."""
+    try:
+        speed = float(text or 1.0)
+    except ValueError:
+        return 1.0
+    return speed if math.isfinite(speed) and speed > 0 else 1.0
 
 
 def _unique(host: str, known: dict[str, tuple[str, Node]]) -> str:

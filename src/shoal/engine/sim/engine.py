@@ -18,6 +18,7 @@ class SimEngine:
     """Only `wait` lets time pass. Once its driver crashed, every call but `close` raises `DriverCrashed`."""
 
     name = "sim"
+    latency_s = 0.0
 
     def __init__(self, cluster: Cluster, driver: Driver, crash_after_calls: int | None = None) -> None:
         self._cluster = cluster

@@ -24,6 +24,8 @@ Message = list[Any]
 Entry = Sequence[Any]
 """An item on its way to a worker: seq, attempt, which of the attempts that count this is, id, params, texts."""
 
+SETTLING = ("ended", "returned")
+
 
 def entry(item: Item) -> Entry:
     return (item.seq, item.attempt, item.used + 1, item.id, item.params, item.texts)
@@ -72,6 +74,11 @@ def names(entries: Sequence[Entry]) -> dict[int, str]:
 def kept(told: Sequence[Message]) -> list[int]:
     """The items among these messages that ended and left something in their folder."""
     return [message[1] for message in told if message[0] == "ended" and message[10]]
+
+
+def settled(told: Sequence[Message]) -> int:
+    """How many items these messages say the worker no longer has."""
+    return sum(1 if message[0] == "ended" else len(message[1]) for message in told if message[0] in SETTLING)
 
 
 def event(message: Message, worker: int, log_file: str, now: float) -> Event | None:

@@ -121,6 +121,13 @@ class Pool:
         if self._kill_at is None:
             self._stopping = True
 
+    def abandon(self, why: str) -> None:
+        """The engine is gone, and with it what ran: that waits again, for another driver, and used no attempt."""
+        for flight in self._flights.values():
+            if flight.started is not None:
+                self._journal.requeued(flight.item.seq, flight.attempt, flight.item.used, why)
+        self._flights.clear()
+
     @property
     def stopping(self) -> bool:
         return self._stopping
@@ -144,7 +151,7 @@ class Pool:
     def _hungry(self, workers: int) -> int:
         """How many more items the workers could be given now, counting those that do not exist yet."""
         mean = self._durations.mean_s
-        each = chunking.ahead(mean, PLENTY, workers)
+        each = chunking.ahead(mean, PLENTY, workers, self._engine.latency_s)
         return workers * each - len(self._ready) - len(self._flights) - self._ready.delayed
 
     def _feed_all(self) -> None:
@@ -171,7 +178,9 @@ class Pool:
             self._next_order = self._durations.version + max(1, len(self._ready) // 10)
 
     def _feed(self, member: Member, members: int, now: float) -> None:
-        want = chunking.ahead(self._durations.mean_s, len(self._ready), members)
+        mean, latency = self._durations.mean_s, self._engine.latency_s
+        want = chunking.ahead(mean, len(self._ready), members, latency)
+        enough = chunking.at_least(mean, latency)
         have = len(member.flights)
         if have > want // 2 or member.ran_s(now) > STUCK_S:
             return
@@ -182,7 +191,7 @@ class Pool:
             if item is None:
                 break
             expected = self._durations.expect(item) or 0.0
-            if (chunk or have) and expected > budget:
+            if len(chunk) + have >= enough and expected > budget:
                 self._ready.push(item)
                 break
             budget -= expected
