@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from shoal import files
 from shoal.errors import AccessDenied, NotFound, SpecError
 from shoal.files import find, is_url, open_storage
 
@@ -124,10 +125,16 @@ except SpecError as error:
     assert done.stdout == f"pip install 'shoal[{extra}]'\n"
 
 
-def test_importing_files_loads_no_client() -> None:
-    program = "import sys, shoal.files; print(*sys.modules)"
+def test_opening_a_folder_loads_no_client() -> None:
+    program = "import sys, shoal.files; shoal.files.open_storage('.'); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert {"obstore", "hdfs_native", "urllib.request", "ssl"} & set(done.stdout.split()) == set()
+
+
+@pytest.mark.parametrize("name", files.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(files, name) is not None
+    assert not hasattr(files, "nonsense")
 
 
 def test_a_folder_is_listed_as_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
