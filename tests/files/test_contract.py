@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.errors import FileError, NotFound, SpecError
+from shoal.errors import FileError, NotFound, ShoalError, SpecError
 from shoal.files import Storage
 
 NAMES = [
@@ -113,6 +113,16 @@ def test_what_is_not_there_is_not_found(storage: Storage, tmp_path: Path) -> Non
         storage.delete(key) if key != "folder" else None
     assert not (tmp_path / "copy").exists()
     assert keys(storage) == ["folder/file"]
+
+
+def test_troubles_with_the_local_file_are_told_with_its_path(storage: Storage, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="missing-here"):
+        storage.write("x", tmp_path / "missing-here")
+    assert keys(storage) == []
+    storage.write("x", b"x")
+    (tmp_path / "file").touch()
+    with pytest.raises(ShoalError, match="file/copy"):
+        storage.download("x", tmp_path / "file" / "copy")
 
 
 def test_an_empty_storage_lists_nothing(storage: Storage) -> None:

@@ -139,12 +139,23 @@ def test_a_server_that_fails_now_and_then_costs_tries_and_nothing_else(
 ) -> None:
     proxy = unreliable(web.url, every=3)
     storage = open_storage(f"{proxy.url}/data", patience=quick)
-    for _ in range(6):
+    for _ in range(8):
         assert storage.read("large") == CONTENT
         assert storage.read("large", start=100, length=100) == CONTENT[100:200]
         storage.download("large", tmp_path / "copy")
         assert (tmp_path / "copy").read_bytes() == CONTENT
-    assert {fault.way for fault in proxy.faults} == {"503", "429", "reset", "stall", "cut", "late"}
+    assert {fault.way for fault in proxy.faults} == {"503", "429", "reset", "stall", "cut", "short", "late"}
+
+
+def test_an_answer_that_ends_early_is_not_taken_for_the_whole(
+    web: Web, unreliable: Callable[..., Unreliable], quick: Patience, tmp_path: Path
+) -> None:
+    proxy = unreliable(web.url, every=2, ways=("short",))
+    storage = open_storage(f"{proxy.url}/data", patience=quick)
+    assert storage.exists("large")
+    storage.download("large", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == CONTENT
+    assert proxy.faults
 
 
 def test_a_server_that_always_fails_is_given_up_after_so_many_tries(

@@ -133,7 +133,7 @@ def running(java: str, classes: Path, folder: Path) -> Iterator[Hdfs]:
     data_node = [*command, f"{SERVER}.datanode.DataNode"]
     with (
         server("namenode", name_node, folder, lambda: accepts(name_port)),
-        server("datanode", data_node, folder, lambda: can_write(hdfs)),
+        server("datanode", data_node, folder, lambda: accepts(data_port) and can_write(hdfs)),
     ):
         yield hdfs
 

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-WAYS = ("503", "429", "reset", "stall", "cut", "late")
-"""`cut`: half of the answer, then a reset. `late`: the server does it, but the answer is lost."""
+WAYS = ("503", "429", "reset", "stall", "cut", "short", "late")
+"""`cut`: half of the answer, then a reset; `short`: then a proper end. `late`: it is done, but the answer is lost."""
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "upgrade"}
 
 
@@ -102,9 +102,12 @@ class Unreliable:
                     if way == "late":
                         self.reset()
                         return
-                    self.answer(status, headers, content[: len(content) // 2] if way == "cut" else content)
+                    self.answer(
+                        status, headers, content[: len(content) // 2] if way in ("cut", "short") else content
+                    )
                     if way == "cut":
                         self.reset()
+                    self.close_connection |= way == "short"
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_any  # noqa: N815 - names of the library
 
@@ -112,7 +115,7 @@ class Unreliable:
                 self.send_response_only(status)
                 for name, value in headers:
                     self.send_header(name, value)
-                if not any(name.lower() == "content-length" for name, _ in headers):
+                if not any(name.lower() == "content-length" for name, _ in headers):  # It was sent in chunks.
                     self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 if self.command != "HEAD":

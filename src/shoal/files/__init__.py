@@ -1,14 +1,19 @@
 """Bytes anywhere: local files written whole or not at all, and storages: folders, `s3://`, `hdfs://`, `http(s)://`.
 
-This is all that other layers use. Knows nothing of runs. What a kind of storage needs is loaded when one is opened.
+This is all that other layers use. Knows nothing of runs. Storages are loaded when one is first asked for: most runs
+need none.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from shoal.files.atomic import pause, replacing, sync_file, sync_folder, write_bytes, write_text
-from shoal.files.base import Entry, Patience, Storage
 from shoal.files.mounts import on_network
-from shoal.files.opening import Found, find, is_url, open_storage
+
+if TYPE_CHECKING:
+    from shoal.files.base import Entry, Patience, Storage
+    from shoal.files.opening import Found, find, is_url, open_storage
 
 __all__ = [
     "Entry",
@@ -26,3 +31,11 @@ __all__ = [
     "write_bytes",
     "write_text",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from shoal.files import base, opening
+
+    return getattr(base, name, None) or getattr(opening, name)

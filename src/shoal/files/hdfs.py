@@ -16,9 +16,9 @@ from shutil import copyfileobj
 from typing import Any, BinaryIO, TypeVar
 
 from shoal.errors import AccessDenied, FileError, NotFound, SpecError, Unreachable
-from shoal.files.atomic import replacing
 from shoal.files.base import PIECE_BYTES, Entry, Patience, checked_key, checked_prefix, joined
 from shoal.files.forks import check_process
+from shoal.files.local import receiving, told
 from shoal.files.pieces import open_pieces
 from shoal.files.retrying import retried
 from shoal.files.walking import Child, walk
@@ -85,8 +85,7 @@ class HdfsStorage:
         return open_pieces(fetch, len(reader))
 
     def download(self, key: str, path: str | Path) -> None:
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        with self.open(key) as source, replacing(str(path), "wb") as target:
+        with self.open(key) as source, receiving(path) as target:
             copyfileobj(source, target, PIECE_BYTES)
 
     def write(self, key: str, data: bytes | Path) -> None:
@@ -96,7 +95,8 @@ class HdfsStorage:
             with self._aside(key, data) as aside:
                 self._once(key, lambda: self._client().rename(aside, path, True))
 
-        retried(attempt, self._patience)
+        with told(str(data) if isinstance(data, Path) else path):
+            retried(attempt, self._patience)
 
     def write_new(self, key: str, data: bytes) -> bool:
         path = self._path(key)

@@ -6,7 +6,6 @@ A web server has no listing: who reads from one knows the names.
 from __future__ import annotations
 
 import io
-import os
 import re
 import ssl
 import tempfile
@@ -31,8 +30,8 @@ from urllib.request import (
 )
 
 from shoal.errors import AccessDenied, FileError, NotFound, SpecError, Unreachable
-from shoal.files.atomic import replacing
 from shoal.files.base import PIECE_BYTES, Entry, Patience, checked_key, checked_prefix, joined
+from shoal.files.local import receiving
 from shoal.files.pieces import open_pieces
 from shoal.files.retrying import retried
 
@@ -114,8 +113,7 @@ class HttpStorage(NamedTuple):
         return retried(attempt, self.patience)
 
     def download(self, key: str, path: str | Path) -> None:
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        with self.open(key) as source, replacing(str(path), "wb") as target:
+        with self.open(key) as source, receiving(path) as target:
             copyfileobj(source, target, PIECE_BYTES)
 
     def write(self, key: str, data: bytes | Path) -> None:

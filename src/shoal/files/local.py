@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import copyfileobj
-from typing import BinaryIO, NamedTuple
+from typing import IO, BinaryIO, NamedTuple
 
 from shoal.errors import AccessDenied, FileError, NotFound
 from shoal.files.atomic import replacing, sync_folder
@@ -34,7 +34,7 @@ class LocalStorage(NamedTuple):
 
     def stat(self, key: str) -> Entry:
         path = self._existing(key)
-        with _told(path):
+        with told(path):
             found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
             raise NotFound(f"{self.root}/{key} is no file.")
@@ -48,26 +48,24 @@ class LocalStorage(NamedTuple):
         return True
 
     def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        with self.open(key) as file, _told(file.name):
+        with self.open(key) as file, told(file.name):
             file.seek(start)
             return file.read(-1 if length is None else length)
 
     def open(self, key: str) -> BinaryIO:
         path = self._existing(key)
-        with _told(path):
+        with told(path):
             return open(path, "rb")
 
     def download(self, key: str, path: str | Path) -> None:
-        with self.open(key) as source, _told(str(path)):
-            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-            with replacing(str(path), "wb") as target:
-                copyfileobj(source, target)
+        with self.open(key) as source, receiving(path) as target:
+            copyfileobj(source, target)
 
     def write(self, key: str, data: bytes | Path) -> None:
         path = self.path_for_writing(key)
-        with _told(path), replacing(path, "wb") as target:
+        with told(path), replacing(path, "wb") as target:
             if isinstance(data, Path):
-                with data.open("rb") as source:
+                with told(str(data)), data.open("rb") as source:
                     copyfileobj(source, target)
             else:
                 target.write(data)
@@ -76,17 +74,17 @@ class LocalStorage(NamedTuple):
         path = self.path_for_writing(key)
         if os.path.lexists(path):
             return False
-        with _told(path):
+        with told(path):
             return _create(path, data)
 
     def delete(self, key: str) -> None:
         path = self.path_for_writing(key, make=False)
-        with _told(path), suppress(FileNotFoundError, NotADirectoryError):
+        with told(path), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(path)
 
     def _children(self, folder: str) -> Iterator[Child]:
         path = os.path.join(self.root, folder)
-        with _told(path):
+        with told(path):
             try:
                 found = os.scandir(path)
             except OSError as error:
@@ -131,7 +129,7 @@ class LocalStorage(NamedTuple):
                 f"{parent} is a link that leaves {self.root}.", hint="Make it a folder instead."
             )
         if make:
-            with _told(path):
+            with told(path):
                 os.makedirs(parent, exist_ok=True)
         return path
 
@@ -169,8 +167,17 @@ def _create(path: str, data: bytes) -> bool:
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
-    """Errors of the system as errors of Shoal: the one place for it here."""
+def receiving(path: str | Path) -> Iterator[IO[bytes]]:
+    """A local file to fill: it takes its name when it is complete, in a folder that is made if need be."""
+    with told(str(path)):
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        with replacing(str(path), "wb") as file:
+            yield file
+
+
+@contextmanager
+def told(path: str) -> Iterator[None]:
+    """Errors of the system as errors of Shoal: the one place for those of local files."""
     try:
         yield
     except OSError as error:

@@ -81,7 +81,7 @@ def mirror_up(
         is_fresh = time.time() - (entry.modified_s or 0) < FRESH_S
         try:
             storage.write(joined(prefix, entry.key), Path(source.root, entry.key))
-        except (FileNotFoundError, NotFound):  # Gone since it was listed.
+        except NotFound:  # Gone since it was listed.
             return None
         return entry.key, Mark(entry.size_bytes, "fresh") if is_fresh else _mark(entry)
 

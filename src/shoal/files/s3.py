@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from shoal.errors import AccessDenied, FileError, NotFound, SpecError, Unreachable
-from shoal.files.atomic import replacing
 from shoal.files.base import PIECE_BYTES, Entry, Patience, checked_key, checked_prefix, joined
 from shoal.files.credentials import boto_provider, s3_settings
 from shoal.files.forks import check_process
+from shoal.files.local import receiving, told
 from shoal.files.patterns import Pattern
 from shoal.files.pieces import open_pieces
 from shoal.files.retrying import retried, unreachable
@@ -93,16 +93,16 @@ class S3Storage:
         return open_pieces(lambda start, length: self._get(key, start, length, found.etag), found.size_bytes)
 
     def download(self, key: str, path: str | Path) -> None:
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        with self._told(key), replacing(str(path), "wb") as file:
+        with receiving(path) as file, self._told(key):
             for piece in self._client().get(self._path(key)).stream(PIECE_BYTES):
                 file.write(piece)
 
     def write(self, key: str, data: bytes | Path) -> None:
-        size_bytes = data.stat().st_size if isinstance(data, Path) else len(data)
-        part_bytes = max(PIECE_BYTES, size_bytes // _MOST_PARTS + 1)
-        with self._told(key):
-            self._client().put(self._path(key), data, chunk_size=part_bytes, max_concurrency=4)
+        path = self._path(key)
+        with told(str(data) if isinstance(data, Path) else path), self._told(key):
+            size_bytes = data.stat().st_size if isinstance(data, Path) else len(data)
+            part_bytes = max(PIECE_BYTES, size_bytes // _MOST_PARTS + 1)
+            self._client().put(path, data, chunk_size=part_bytes, max_concurrency=4)
 
     def write_new(self, key: str, data: bytes) -> bool:
         """Retried here and not by the library, which could not tell our own earlier try from somebody else's."""
