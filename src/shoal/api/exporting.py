@@ -6,6 +6,7 @@ import os
 
 from shoal import spec as specs
 from shoal.cluster.containers.documents import Document, Exported, Versions, installed, to_yaml
+from shoal.cluster.containers.places import image_of
 from shoal.errors import Problem, SpecError, unknown
 from shoal.leaving_out import left_out
 from shoal.spec import Cluster, Workload
@@ -58,17 +59,6 @@ def _cluster(found: specs.Spec, file: str, cluster: str | None) -> Cluster:
             hint="Name one with --cluster FILE.",
         )
     return specs.load(cluster, kind="cluster")
-
-
-def image_of(cluster: Cluster, workload: Workload | None) -> str:
-    """The image of the containers: the workload's, else the cluster's."""
-    found = (workload.image if workload is not None else None) or cluster.image
-    if found is None:
-        raise SpecError(
-            f"No image is given for the containers of {cluster.name}.",
-            hint="Make one with shoal export WORKLOAD --to image, and name it with image: in the cluster file.",
-        )
-    return found
 
 
 def _kuberay(

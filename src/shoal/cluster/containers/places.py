@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shoal.spec import Cluster
+from shoal.errors import SpecError
+from shoal.spec import Cluster, Workload
 
 USER_ID = 1000
 HOME = "/home/shoal"
@@ -24,3 +25,14 @@ def driver_file(cluster: Cluster) -> dict[str, Any]:
     found = {"kind": "cluster", "name": cluster.name, "provider": "ray", "address": "auto"}
     storage = {"storage": cluster.storage} if cluster.storage else {}
     return found | storage | ({"locations": locations} if locations else {})
+
+
+def image_of(cluster: Cluster, workload: Workload | None = None) -> str:
+    """The image of the containers: the workload's, else the cluster's."""
+    found = (workload.image if workload is not None else None) or cluster.image
+    if found is None:
+        raise SpecError(
+            f"No image is given for the containers of {cluster.name}.",
+            hint="Make one with shoal export WORKLOAD --to image, and name it with image: in the cluster file.",
+        )
+    return found
