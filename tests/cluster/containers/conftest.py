@@ -53,6 +53,22 @@ def validator_of(kind: str) -> jsonschema.Draft7Validator:
     return jsonschema.Draft7Validator(strict(schema))
 
 
+class Schemas:
+    """KubeRay's schemas, for tests that need them as values; skip where they are not there."""
+
+    plain = staticmethod(crd_schema)
+
+    @staticmethod
+    def strict(kind: str) -> dict[str, Any]:
+        schema: dict[str, Any] = validator_of(kind).schema
+        return schema
+
+
+@pytest.fixture(scope="session")
+def crd_schemas() -> Schemas:
+    return Schemas()
+
+
 @pytest.fixture(scope="session")
 def validate() -> Callable[[dict[str, Any]], None]:
     """Fails where a document does not fit its schema: KubeRay's own, or that of Kubernetes."""

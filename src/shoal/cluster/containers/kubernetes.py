@@ -34,7 +34,7 @@ from shoal.spec import Cluster
 
 READY_TIMEOUT_S = 600.0
 GONE_TIMEOUT_S = 180.0
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S = 0.5
 
 
 class KubernetesProvider:

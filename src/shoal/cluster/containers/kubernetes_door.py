@@ -20,6 +20,8 @@ WITH_INPUT = 'n="$1"; shift; head -c "$n" | "$@"'
 """A stream cannot be closed in one direction, so the command behind this is given just as many bytes as there are."""
 PIECE = 1 << 16
 TURN_S = 1.0
+LAST_BYTES_S = 2.0
+"""How long an answer may still come after a client has said all it will."""
 
 __all__ = ["DASHBOARD_PORT", "KubernetesDoor"]
 
@@ -62,6 +64,7 @@ class KubernetesDoor:
             code = stream.returncode
         finally:
             stream.close()
+            stream.sock.shutdown()  # Which the client leaves open where the other side was the first to close.
         if code is None:
             raise ClusterError(f"The connection to {self._pod} broke.", hint="Look with kubectl get pods.")
         return int(code)
@@ -120,21 +123,38 @@ class KubernetesDoor:
             connection.close()
             return
         inner = tunnel.socket(port)
-        back = threading.Thread(target=_pump, args=(inner, connection), name="shoal-forward", daemon=True)
+        back = threading.Thread(target=_back, args=(inner, connection), name="shoal-forward", daemon=True)
         back.start()
         _pump(connection, inner)
+        back.join(LAST_BYTES_S)
+        tunnel.close()
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
         back.join()
         connection.close()
-        tunnel.close()
+        _end(tunnel)
 
 
 def _pump(source: Any, target: Any) -> None:
-    """Bytes from one to the other, until there are no more."""
+    """Bytes from one to the other, until there are no more. The tunnel knows no end of one direction alone."""
     with suppress(OSError):
         while data := source.recv(PIECE):
             target.sendall(data)
+
+
+def _end(tunnel: Any) -> None:
+    """The client's tunnel ends by a thread of its own, and leaves its socket open where the pod closed first."""
+    deadline = time.monotonic() + TURN_S
+    while tunnel.websocket.connected and time.monotonic() < deadline:
+        time.sleep(0.01)
+    tunnel.websocket.shutdown()
+
+
+def _back(inner: Any, connection: socket.socket) -> None:
+    """What the pod sends, and then the end: a client may wait for it before it closes its side."""
+    _pump(inner, connection)
     with suppress(OSError):
-        target.shutdown(socket.SHUT_WR)
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _pass_on(stream: Any, output: Callable[[bytes], Any], errors: Callable[[bytes], Any]) -> None:
@@ -143,7 +163,7 @@ def _pass_on(stream: Any, output: Callable[[bytes], Any], errors: Callable[[byte
         (stream.peek_stderr, stream.read_stderr, errors),
     ):
         if peek():
-            sink(read())
+            sink(read(timeout=0))
 
 
 def _writer(file: BinaryIO) -> Callable[[bytes], None]:
