@@ -191,7 +191,7 @@ def test_a_port_of_the_head_is_reached_through_loopback(docker: Docker, image: s
     lab.up(lambda line: None, [])
     try:
         door = lab.door()
-        server = "import http.server as h; h.HTTPServer(('127.0.0.1', 8123), h.SimpleHTTPRequestHandler).serve_forever()"
+        server = "from http.server import *; HTTPServer(('127.0.0.1', 8123), SimpleHTTPRequestHandler).serve_forever()"
         docker.do("serve", "exec", "-d", "-w", "/etc", door._container, "python", "-c", server)
         port, close = door.forward(8123)
 

@@ -41,8 +41,12 @@ class Docker:
         return done.output.decode(errors="replace").strip()
 
     def objects(self, what: str, *arguments: str) -> list[dict[str, Any]]:
-        """What `docker ... inspect` printed, as values."""
-        found: list[dict[str, Any]] = json.loads(self.do(what, *arguments) or "[]")
+        """What `docker ... inspect` printed, as values; what went since it was listed is left out."""
+        done = self.call(*arguments)
+        said = done.errors.decode(errors="replace").strip()
+        if done.code != 0 and "not found" not in said and "no such" not in said.lower():
+            raise _refusal(what, said)
+        found: list[dict[str, Any]] = json.loads(done.output or b"[]")
         return found
 
 
