@@ -71,7 +71,7 @@ def main() -> None:
     loaded = [path for path in chosen.values() if path.endswith(".so") or ".so." in path or "/bin/" in path]
     loaded += [path for path in chosen.values() if path.endswith(("/raylet", "/gcs_server"))]
     chosen |= {path: path for path in libraries(loaded) if "site-packages" not in path}
-    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
+    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", dereference=True) as archive:
         for folder in ("tmp", "home/shoal/runs", "home/shoal/work", "run/secrets", "etc/shoal"):
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode, entry.uid, entry.gid = tarfile.DIRTYPE, 0o777, 1000, 1000

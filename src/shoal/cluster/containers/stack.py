@@ -85,7 +85,7 @@ def _head(cluster: Cluster, image: str, node: ClusterNode, layout: Layout) -> di
         *_start(node, cpus),
         "--block",
     ]
-    service = _service(cluster, image, node, start, GCS_PORT)
+    service = _service(cluster, image, node, start, GCS_PORT, RAYLET_PORT)
     service["environment"] |= HEALTH
     service["volumes"].append({"type": "volume", "source": "runs", "target": RUNS})
     return service
@@ -110,16 +110,25 @@ def _driver(cluster: Cluster, image: str, head: ClusterNode, job: Job) -> dict[s
     ]
     service["configs"] = [{"source": "driver", "target": DRIVER_FILE}]
     service["deploy"]["restart_policy"] = {"condition": "none"}
-    service["deploy"]["resources"] = _resources(kind_of(small))
+    reserved = {"cpus": "0.1", "memory": "256M"}  # It mostly waits, and must not take a node's place.
+    service["deploy"]["resources"] = {
+        "limits": _resources(kind_of(small))["limits"],
+        "reservations": reserved,
+    }
     del service["healthcheck"]
     return service
+
+
+def ray_labels(node: ClusterNode) -> dict[str, str]:
+    """A node's labels as placements name them."""
+    return {name.removeprefix(NODE_LABEL): value for name, value in sorted(node.labels.items())}
 
 
 def _start(node: ClusterNode, cpus: int | None = None, *, named: str | None = None) -> list[str]:
     """Options of `ray start` that every node has. Values were checked to need no quotes."""
     kind = kind_of(node)
     cpus = max(1, int(kind.cpu)) if cpus is None else cpus
-    labels = {name.removeprefix(NODE_LABEL): value for name, value in kind.labels} if named is None else {}
+    labels = ray_labels(node) if named is None else {}
     host = named or node.host
     if is_label_value(host):
         labels[HOST_LABEL] = host
@@ -136,7 +145,7 @@ def _start(node: ClusterNode, cpus: int | None = None, *, named: str | None = No
 
 
 def _service(
-    cluster: Cluster, image: str, node: ClusterNode, command: Sequence[str], port: int
+    cluster: Cluster, image: str, node: ClusterNode, command: Sequence[str], *ports: int
 ) -> dict[str, Any]:
     token = {
         "source": "token",
@@ -145,7 +154,7 @@ def _service(
         "gid": str(USER_ID),
         "mode": 0o400,
     }
-    probe = f"import socket; socket.create_connection(('127.0.0.1', {port}), 3)"
+    probe = f"import socket; [socket.create_connection(('127.0.0.1', port), 3) for port in {list(ports)}]"
     return {
         "image": _literal(image),
         "hostname": service_name(node.host),

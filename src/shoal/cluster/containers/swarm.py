@@ -18,7 +18,7 @@ from shoal.cluster.containers.documents import to_yaml
 from shoal.cluster.containers.layout import kind_of, layout_of
 from shoal.cluster.containers.places import image_of
 from shoal.cluster.containers.pods import node_of
-from shoal.cluster.containers.stack import secret_name, service_name, stack, stack_name
+from shoal.cluster.containers.stack import ray_labels, secret_name, service_name, stack, stack_name
 from shoal.cluster.containers.swarm_door import SwarmDoor
 from shoal.errors import ClusterError
 from shoal.model import Node
@@ -136,6 +136,7 @@ class SwarmProvider:
         head = node is self._head
         kind = kind_of(node)
         value = node_of(node.host, kind, kind.cpu if not head or self._layout.head_works else 0.0)
+        value = value._replace(labels=ray_labels(node))
         if service is None or service["Spec"]["Mode"]["Replicated"]["Replicas"] == 0:
             return NodeStatus(node.host, "down", value, head)
         task = _current(tasks, service)
