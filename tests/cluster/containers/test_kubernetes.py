@@ -395,6 +395,8 @@ def test_workers_that_do_not_start_are_named_with_the_reason(operator: Operator)
     until(lambda: list(states(lab).values()).count("starting") == 3)
     assert until(lambda: lab.up(lambda line: None)).keys() == {"node1", "node2", "node3"}
     assert {status.why for status in lab.status()[1:]} == {"ImagePullBackOff: see the registry"}
+    lab.down(lambda line: None, ["node3", "node2"])
+    until(lambda: states(lab) == {"node0": "up", "node1": "starting", "node2": "down", "node3": "down"})
 
 
 def test_a_cluster_of_somebody_else_is_left_alone(operator: Operator) -> None:

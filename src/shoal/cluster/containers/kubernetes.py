@@ -226,15 +226,10 @@ class KubernetesProvider:
         present = self._ray_cluster()
         if present is None:
             return
-        gone = {
-            status.why.removeprefix("pod "): status
-            for status in self.status()
-            if status.host in hosts and status.state != "down" and not status.head
-        }
-        names = {pod.metadata.name: pod.metadata.labels.get(pods.GROUP) for pod in self._pods()}
+        names = pods.names_of(self._layout, self._pods(), hosts)
         groups = present["spec"]["workerGroupSpecs"]
         for spec in groups:
-            leaving = sorted(name for name in gone if names.get(name) == spec["groupName"])
+            leaving = names.get(spec["groupName"])
             if leaving:
                 spec["replicas"] = max(0, spec.get("replicas", 0) - len(leaving))
                 spec["minReplicas"] = min(spec.get("minReplicas", 0), spec["replicas"])

@@ -33,7 +33,7 @@ def statuses(layout: Layout, pods: Sequence[Any], replicas: Mapping[str, int] | 
 
 
 def _of_group(group: Group, pods: Sequence[Any], asked: int, cpu: float, head: bool) -> list[NodeStatus]:
-    pods = sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name))
+    pods = sorted(pods, key=_age)
     found = []
     hosts = group.hosts[: group.most]
     for index in range(max(len(hosts), len(pods))):
@@ -47,6 +47,23 @@ def _of_group(group: Group, pods: Sequence[Any], asked: int, cpu: float, head: b
         else:
             found.append(NodeStatus(host, "down", node, head))
     return found
+
+
+def names_of(layout: Layout, pods: Sequence[Any], hosts: Sequence[str]) -> dict[str, list[str]]:
+    """The pods that are these hosts now, by group; the head is none of them."""
+    found = {}
+    for group in layout.workers:
+        ours = sorted((pod for pod in pods if _is_of(pod, group, False)), key=_age)
+        named = zip(group.hosts[: group.most], ours, strict=False)
+        of_file = {pod.metadata.name for host, pod in named if host in hosts}
+        found[group.name] = [
+            pod.metadata.name for pod in ours if pod.metadata.name in of_file or pod.metadata.name in hosts
+        ]
+    return found
+
+
+def _age(pod: Any) -> tuple[Any, str]:
+    return pod.metadata.creation_timestamp, pod.metadata.name
 
 
 def node_of(host: str, kind: Kind, cpu: float) -> Node:
