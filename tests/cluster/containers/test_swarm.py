@@ -31,7 +31,7 @@ name: lab
 provider: swarm
 image: {IMAGE}
 nodes:
-  - {{host: node0, cpu: 1, memory: 2GiB, labels: {{tier: cloud, node.labels.rack: a}}}}
+  - {{host: node0, cpu: 0.5, memory: 2GiB, labels: {{tier: cloud, node.labels.rack: a}}}}
   - {{host: node1, cpu: 1, memory: 2GiB, labels: {{tier: edge, node.labels.rack: a}}}}
 """
 LOOK = """

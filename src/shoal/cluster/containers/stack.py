@@ -101,7 +101,8 @@ def _driver(cluster: Cluster, image: str, head: ClusterNode, job: Job) -> dict[s
     start = [f"ray start --address={service_name(head.host)}:{GCS_PORT}", *_start(head, 0, named="driver")]
     run = ["python", "-m", "shoal", "run", f"{WORK}/{job.file}", "--cluster", DRIVER_FILE]
     line = _literal(shlex.join(run))
-    service = _service(cluster, image, head, [*start, "&& exec", line], RAYLET_PORT)
+    waiting = ["until", *start, "; do sleep 2; done; exec", line]  # The head may come later than the driver.
+    service = _service(cluster, image, head, waiting, RAYLET_PORT)
     small = ClusterNode(host="driver", cpu=1, memory_bytes=2 << 30)
     service["hostname"] = "driver"
     service["volumes"] = [
