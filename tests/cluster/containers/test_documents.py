@@ -89,7 +89,7 @@ def test_kuberay_accepts_the_documents_of_every_cluster(
 
 
 @given(cluster=clusters())
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_a_stack_has_a_service_for_every_node_and_no_token(cluster: Cluster) -> None:
     value = stack.stack(cluster, "lab:1", stack.Job(workload(), "sweep.yaml"))
     assert yaml.safe_load(to_yaml([value])) == value
@@ -108,6 +108,7 @@ def test_a_stack_has_a_service_for_every_node_and_no_token(cluster: Cluster) -> 
 
 
 @given(cluster=clusters())
+@settings(max_examples=40)
 def test_equal_nodes_are_one_group(cluster: Cluster) -> None:
     layout = layout_of(cluster)
     kinds = [group.kind for group in layout.workers]
