@@ -60,6 +60,20 @@ def test_either_kind_is_taken_where_any_is(load):
         ("provider: ssh", "nodes: missing, provider ssh needs at least one node"),
         ("provider: local\naddress: auto", "address: only goes with provider ray, found provider local"),
         (
+            "provider: ssh\nnodes: [{host: a}]\nimage: mine",
+            "image: only goes with provider kubernetes or swarm, found provider ssh",
+        ),
+        (
+            "provider: swarm\nnamespace: mine",
+            "namespace: only goes with provider kubernetes, found provider swarm",
+        ),
+        ("provider: ray\ncontext: mine", "context: only goes with provider kubernetes or swarm, found"),
+        (
+            "provider: kubernetes\nimage: '--privileged'",
+            "image: expected the name of a container image, found '--privileged'",
+        ),
+        ("provider: kubernetes\nnamespace: My_Own", "namespace: expected a Kubernetes namespace such as"),
+        (
             "provider: local\nnodes: [{cpu: 1}]",
             "nodes.0.host: missing, expected the name or address of a host",
         ),

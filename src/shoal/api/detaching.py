@@ -12,10 +12,10 @@ from shoal.api import workloads
 from shoal.api.clustered import provider_for
 from shoal.api.clusters import is_virtual, load
 from shoal.api.machines import machines
-from shoal.cluster.base import Tell
+from shoal.cluster.base import Provider, Tell
+from shoal.cluster.detached import Detached
 from shoal.cluster.here import Here
-from shoal.cluster.hosted import HostedProvider
-from shoal.cluster.local import LocalProvider, environment_of_items
+from shoal.cluster.local import environment_of_items
 from shoal.errors import ClusterError, NotFound, SpecError
 from shoal.store import RunSummary, find_home, make_home
 from shoal.store import stubs as kept
@@ -36,24 +36,29 @@ def detach(file: str, cluster: str, sets: Sequence[str], limit: int | None, tell
     make_home(home)
     run = f"{prepared.spec.name}-{here.token(4)}"
     options = [*(f"--set={text}" for text in sets), *([f"--limit={limit}"] if limit else []), f"--id={run}"]
-    provider.up(tell, [_head(provider)])
-    if isinstance(provider, LocalProvider):
+    provider.up(tell, _head(cluster))
+    detached = provider.detached()
+    if detached.is_here:
         arguments = ["run", os.path.abspath(file), f"--cluster={os.path.abspath(cluster)}", *options]
-        provider.submit(run, arguments, folder=here.folder, home=home, environment=environment_of_items())
+        detached.submit(run, arguments, folder=here.folder, home=home, environment=environment_of_items())
     else:
-        _submit_away(provider, file, run, options, prepared.spec.folder)
+        _submit_away(detached, file, run, options, prepared.spec.folder)
         spec, files = prepared.spec, (os.path.abspath(cluster), os.path.abspath(file))
         kept.keep(home, Stub(run, spec.kind, spec.name, *files, here.now(), state="running"))
     provider.up(tell)
     return run
 
 
-def _submit_away(provider: HostedProvider, file: str, run: str, options: Sequence[str], folder: str) -> None:
+def _submit_away(detached: Detached, file: str, run: str, options: Sequence[str], folder: str) -> None:
+    there = detached.ship(run, _packed(folder))
+    arguments = ["run", os.path.relpath(file, folder), "--cluster=../../cluster.yaml", *options]
+    detached.submit(run, arguments, folder=there)
+
+
+def _packed(folder: str) -> bytes:
     from shoal.engine.ray import shipping
 
-    there = provider.ship(run, shipping.pack(folder).data)
-    arguments = ["run", os.path.relpath(file, folder), "--cluster=../../cluster.yaml", *options]
-    provider.submit(run, arguments, folder=there)
+    return shipping.pack(folder).data
 
 
 def resume(run: str, failed: bool, tell: Tell) -> int:
@@ -61,16 +66,15 @@ def resume(run: str, failed: bool, tell: Tell) -> int:
 
     One that has succeeded is gone on with in this terminal: most likely there is only its summary to print.
     """
-    from shoal.engine.ray import shipping
-
     stub = _stub(run)
     provider = _provider(stub.cluster)
     provider.up(tell)
-    there = provider.ship(run, shipping.pack(os.path.dirname(stub.workload)).data)
+    detached = provider.detached()
+    there = detached.ship(run, _packed(os.path.dirname(stub.workload)))
     arguments = ["resume", run, f"--cluster={there}/../../cluster.yaml", *(["--failed"] if failed else [])]
     if not failed and _ask_states(stub.cluster).get(run, ("",))[0] == "succeeded":
         return attach(arguments, run)
-    provider.submit(run, arguments, folder=there)
+    detached.submit(run, arguments, folder=there)
     tell(f"{run} goes on, on its cluster. Look at it with: shoal logs {run} -f")
     return 0
 
@@ -78,7 +82,21 @@ def resume(run: str, failed: bool, tell: Tell) -> int:
 def attach(arguments: Sequence[str], run: str) -> int:
     """Give a command about a detached run to its head; what it says is said here. Its exit code."""
     provider = _provider(_stub(run).cluster)
-    return provider.door().attach([*THERE, "shoal", provider.key, *arguments])
+    return provider.door().attach([*THERE, "shoal", provider.detached().key, *arguments])
+
+
+def follow(run: str) -> int:
+    """Say what a detached run's trials say, until it has ended, and then what came of it. Its exit code."""
+    attach(["logs", run, "--follow"], run)
+    attach(["results", run], run)
+    state = _ask_states(_stub(run).cluster).get(run, ("",))[0]
+    return {"succeeded": 0, "stopped": 3}.get(state, 1)
+
+
+def must_be_detached(cluster: str) -> bool:
+    """Whether work can be driven only from inside: containers cannot reach this machine."""
+    provider = load(cluster).provider
+    return provider in ("kubernetes", "swarm") and not Here().environment.get("SHOAL_CLUSTER")
 
 
 def get(run: str, item: str | None, to: str | None) -> str:
@@ -87,7 +105,7 @@ def get(run: str, item: str | None, to: str | None) -> str:
     if os.path.lexists(target):
         raise SpecError(f"{target} exists already.", hint="Name another folder with --to.")
     provider = _provider(_stub(run).cluster)
-    done = provider.door().run([*THERE, "tar", provider.key, run, *([item] if item else [])])
+    done = provider.door().run([*THERE, "tar", provider.detached().key, run, *([item] if item else [])])
     if done.code != 0:
         raise NotFound(f"{item or f'No item of {run}'} left {'no ' if item else ''}files.")
     with tarfile.open(fileobj=io.BytesIO(done.output)) as archive:
@@ -99,10 +117,11 @@ def remove(run: str) -> str:
     """Delete a detached run where it is, and what is known of it here."""
     stub = _stub(run)
     provider = _provider(stub.cluster)
-    done = provider.door().run([*THERE, "shoal", provider.key, "rm", run])
+    detached = provider.detached()
+    done = provider.door().run([*THERE, "shoal", detached.key, "rm", run])
     if done.code != 0 and b"There is no run" not in done.errors:
         raise ClusterError(done.errors.decode("utf-8", "replace").strip())
-    provider.forget_run(run)
+    detached.forget(run)
     kept.forget(_home(), run)
     return run
 
@@ -128,29 +147,26 @@ def runs() -> list[RunSummary]:
 def _ask_states(cluster: str) -> dict[str, tuple[str, float]]:
     try:
         provider = _provider(cluster)
-        done = provider.door().run([*THERE, "shoal", provider.key, "ls", "--json"], timeout_s=ANSWER_S)
+        command = [*THERE, "shoal", provider.detached().key, "ls", "--json"]
+        done = provider.door().run(command, timeout_s=ANSWER_S)
     except (ClusterError, SpecError):
         return {}
     return {each["run"]: (each["state"], each["seconds"]) for each in json.loads(done.output or b"[]")}
 
 
-def _provider(cluster: str) -> HostedProvider:
+def _provider(cluster: str) -> Provider:
     found = load(cluster)
     if is_virtual(found):
         raise SpecError(
             f"{found.name} has only virtual nodes, which cannot outlive this terminal.",
             hint="Start the run in tmux; or leave out engine: embedded, and install shoal[ray].",
         )
-    provider = provider_for(found, os.path.abspath(cluster))
-    if not isinstance(provider, HostedProvider):
-        raise SpecError(
-            f"Runs cannot be detached to provider {found.provider!r}.", hint="They can with local and ssh."
-        )
-    return provider
+    return provider_for(found, os.path.abspath(cluster))
 
 
-def _head(provider: HostedProvider) -> str:
-    return provider.nodes()[0].host
+def _head(cluster: str) -> list[str]:
+    head = load(cluster).head
+    return [head.host] if head is not None else []
 
 
 def _stub(run: str) -> Stub:

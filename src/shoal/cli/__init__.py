@@ -23,6 +23,7 @@ COMMANDS = {
     "get": ("keeping", "Copy the files that a run, or one of its items, left in SHOAL_ITEM_DIR."),
     "rm": ("keeping", "Delete runs and everything they kept."),
     "cluster": ("clusters", "Bring clusters up and down, and look at them."),
+    "export": ("exporting", "Write a cluster or a workload down for another system."),
     "init": ("beginning", "Write a small working example into this folder."),
     "schema": ("beginning", "Print the JSON schema of a kind of file, so that editors can complete it."),
     "doctor": ("doctor", "Say whether this machine is ready, and what is missing."),

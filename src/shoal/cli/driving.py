@@ -29,6 +29,13 @@ def run(
     from shoal.api.running import new_session
     from shoal.cluster.here import Here
 
+    if cluster is not None:
+        from shoal.api.detaching import must_be_detached
+
+        if must_be_detached(cluster):
+            from shoal.cli import detached
+
+            return detached.detach_and_follow(file, cluster, sets, limit)
     prepared = workloads.from_file(file, sets, limit)
     where = machines(cluster, _say)
     _install(prepared, where)

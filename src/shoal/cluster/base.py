@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from shoal.model import Node
+
+if TYPE_CHECKING:
+    from shoal.cluster.detached import Detached
 
 Tell = Callable[[str], None]
 """Says one line of progress to whoever watches."""
@@ -89,3 +92,6 @@ class Provider(Protocol):
 
     def door(self) -> Door:
         """A way to the head. Raises `ClusterError` where there is none."""
+
+    def detached(self) -> Detached:
+        """The runs that were handed to it. Raises `ClusterError` where none can be."""

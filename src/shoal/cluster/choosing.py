@@ -19,6 +19,14 @@ def provider_of(cluster: Cluster, file: str, look: Callable[[str], Sequence[Node
         from shoal.cluster.ssh import SshProvider
 
         return SshProvider(cluster, file)
+    if cluster.provider == "kubernetes":
+        from shoal.cluster.containers.kubernetes import KubernetesProvider
+
+        return KubernetesProvider(cluster, file)
+    if cluster.provider == "swarm":
+        from shoal.cluster.containers.swarm import SwarmProvider
+
+        return SwarmProvider(cluster, file)
     from shoal.cluster.ray import RayProvider
 
     return RayProvider(cluster, look)

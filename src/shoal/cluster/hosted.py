@@ -17,6 +17,7 @@ from shoal.cluster.agent.values import NodeFacts, NodeRequest, node_folder
 from shoal.cluster.asking import Held, Hosts
 from shoal.cluster.base import Door, Joined, NodeStatus, Tell
 from shoal.cluster.book import Book
+from shoal.cluster.detached import Detached, described
 from shoal.cluster.inventory import room
 from shoal.errors import ClusterError
 from shoal.model import Node
@@ -252,42 +253,20 @@ class HostedProvider(ABC):
                 return facts
         return None
 
-    # Detached runs.
-
-    @property
-    def key(self) -> str:
-        """What the cluster is called on its head, where its detached runs are; the same however often it was up."""
-        return os.path.basename(self.book.folder)
-
-    def ship(self, run: str, archive: bytes) -> str:
-        """Put a workload's folder on the head; the folder there."""
+    def detached(self) -> Detached:
         state = self.book.read()
-        described = {
-            "kind": "cluster",
-            "name": self.cluster.name,
-            "provider": "ray",
-            "address": state["address"],
-        }
-        if self.cluster.storage is not None:
-            described["storage"] = self.cluster.storage
-        request = {"do": "receive", "key": self.key, "run": run, "as_cluster": described}
-        return str(self._ask(self._head().host, request, archive))
+        head = self._head().host
 
-    def submit(self, run: str, arguments: Sequence[str], **how: Any) -> None:
-        """Start `shoal ARGUMENTS` on the head, as a job of the cluster. Returns when the run has begun."""
-        state = self.book.read()
-        request = {
-            "do": "submit",
-            "cluster": state["id"],
-            "host": self._head().host,
-            "key": self.key,
-            "run": run,
-        }
-        self._ask(self._head().host, {**request, "arguments": list(arguments), **how})
+        def ask(request: Mapping[str, Any], payload: bytes = b"") -> Any:
+            return self._ask(head, request, payload)
 
-    def forget_run(self, run: str) -> None:
-        """What was shipped for it goes."""
-        self._ask(self._head().host, {"do": "forget", "key": self.key, "run": run})
+        return Detached(
+            os.path.basename(self.book.folder),
+            ask,
+            described(self.cluster.name, state.get("address", ""), self.cluster.storage),
+            {"cluster": state.get("id"), "host": head},
+            is_here=self.alone,
+        )
 
     def notebook(self) -> tuple[int, str]:
         """JupyterLab on the head, which has to be up: its port on the head's loopback, and its token."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from shoal.cluster.base import Door, Joined, NodeStatus, Tell
+from shoal.cluster.detached import Detached
 from shoal.errors import ClusterError
 from shoal.model import Node
 from shoal.spec import Cluster
@@ -35,7 +36,13 @@ class RayProvider:
         return Joined(self._address, None, None, lambda: None)
 
     def door(self) -> Door:
-        raise ClusterError(
+        raise self._no_way()
+
+    def detached(self) -> Detached:
+        raise self._no_way()
+
+    def _no_way(self) -> ClusterError:
+        return ClusterError(
             f"Shoal has no way to run commands on the head of {self.cluster.name}.",
-            hint="Detached runs and notebooks need provider local, ssh or kubernetes.",
+            hint="Detached runs and notebooks need a cluster that Shoal started.",
         )

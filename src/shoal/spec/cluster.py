@@ -17,7 +17,21 @@ from .workload import LABELS, Spec
 
 _HOST = Text("the name or address of a host", r"[^\s-]\S*")
 _PYTHON = Text("the path or name of a Python", r"[^\s-]\S*")
+_IMAGE = Text("the name of a container image", r"[a-z0-9][a-zA-Z0-9._/:@-]{0,254}")
+_NAMESPACE = Text("a Kubernetes namespace such as research", r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_CONTEXT = Text("the name of a context", r"[^\s-]\S*")
 _PROBE = Text(probe.EXPECTED, probe.PATTERN)
+
+
+_ONLY_WITH_PROVIDER = {
+    "address": ("ray",),
+    "image": ("kubernetes", "swarm"),
+    "namespace": ("kubernetes",),
+    "context": ("kubernetes", "swarm"),
+    "python": ("ssh",),
+    "engine": ("local",),
+}
+"""Keys of the cluster that mean nothing to other providers."""
 
 
 @section
@@ -105,6 +119,15 @@ class Cluster(Spec):
         "The Ray cluster to connect to, such as auto or ray://head:10001.",
         default=None,
     )
+    image: str | None = key(
+        _IMAGE, "The container image of the nodes, with Ray and Shoal in it.", default=None
+    )
+    namespace: str | None = key(
+        _NAMESPACE, "The Kubernetes namespace; without it, that of the context.", default=None
+    )
+    context: str | None = key(
+        _CONTEXT, "Which context of kubectl or docker to use; without it, the current one.", default=None
+    )
 
     python: str | None = key(
         _PYTHON, "The Python on the hosts that has Shoal, such as /opt/shoal/bin/python.", default=None
@@ -125,11 +148,10 @@ class Cluster(Spec):
         provider, nodes = found.values.get("provider"), found.values.get("nodes", ())
         if provider == "ssh" and not nodes and "nodes" not in found.nodes:
             found.problem("missing, provider ssh needs at least one node", "nodes")
-        if provider not in (None, "ray") and found.has("address"):
-            found.problem(f"only goes with provider ray, found provider {provider}", "address")
-        for name, owner in (("python", "ssh"), ("engine", "local")):
-            if provider not in (None, owner) and found.has(name):
-                found.problem(f"only goes with provider {owner}, found provider {provider}", name)
+        for name, providers in _ONLY_WITH_PROVIDER.items():
+            if provider is not None and provider not in providers and found.has(name):
+                wanted = " or ".join(providers)
+                found.problem(f"only goes with provider {wanted}, found provider {provider}", name)
         _check_nodes(found, nodes)
 
 

@@ -44,17 +44,13 @@ def submit(request: Mapping[str, Any]) -> str:
 
     What the driver said is the error, when it ended before that.
     """
-    facts = looking.node_facts(node_folder(request["cluster"], request["host"]))
-    if facts is None or facts.dashboard is None:
-        raise ClusterError("The head is not up.", hint="shoal cluster up FILE")
-    os.environ["RAY_AUTH_MODE"] = "token"
-    os.environ["RAY_AUTH_TOKEN_PATH"] = os.path.join(facts.folder, TOKEN_FILE)
+    dashboard, network = _find_ray(request)
     home = request.get("home") or there.home_folder(request["key"])
     job = _write_job(request, home)
-    with namespaces.inside(facts.network):
+    with namespaces.inside(network):
         from ray.job_submission import JobSubmissionClient
 
-        client = JobSubmissionClient(f"http://{facts.dashboard}")
+        client = JobSubmissionClient(f"http://{dashboard}")
         name = f"{request['run']}-{secrets.token_hex(3)}"
         record = os.path.join(home, "runs", request["run"], "run.db")
         before = _stamp(record)
@@ -64,6 +60,18 @@ def submit(request: Mapping[str, Any]) -> str:
         )
         _wait_until_begun(client, name, record, before)
     return name
+
+
+def _find_ray(request: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Where Ray takes jobs on this host, and the namespace that it is in. In a container it is where it was told."""
+    if "dashboard" in request:
+        return request["dashboard"], None
+    facts = looking.node_facts(node_folder(request["cluster"], request["host"]))
+    if facts is None or facts.dashboard is None:
+        raise ClusterError("The head is not up.", hint="shoal cluster up FILE")
+    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ["RAY_AUTH_TOKEN_PATH"] = os.path.join(facts.folder, TOKEN_FILE)
+    return facts.dashboard, facts.network
 
 
 def _write_job(request: Mapping[str, Any], home: str) -> str:

@@ -12,22 +12,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from shoal.errors import SpecError
+from shoal.leaving_out import IGNORE_FILE, left_out
 from shoal.units import format_size
 
 LARGEST_BYTES = 256 << 20
-LEFT_OUT = (
-    ".shoal",
-    ".git",
-    ".venv",
-    "venv",
-    "env",
-    "node_modules",
-    "__pycache__",
-    "*.pyc",
-    ".*_cache",
-    ".ipynb_checkpoints",
-)
-IGNORE_FILE = ".shoalignore"
 NAMED = 5
 
 
@@ -40,7 +28,7 @@ class Package(NamedTuple):
 
 def pack(folder: str) -> Package:
     """The folder without runs, environments, caches and what `.shoalignore` names; too large is an error."""
-    found = sorted(_files(folder, [*LEFT_OUT, *_ignored(folder)]))
+    found = sorted(_files(folder, left_out(folder)))
     sizes = [(os.lstat(os.path.join(folder, name)).st_size, name) for name in found]
     total = sum(size for size, _ in sizes)
     if total > LARGEST_BYTES:
@@ -64,15 +52,6 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.uid = entry.gid = entry.mtime = 0
     entry.uname = entry.gname = ""
     return entry
-
-
-def _ignored(folder: str) -> list[str]:
-    try:
-        with open(os.path.join(folder, IGNORE_FILE), encoding="utf-8") as file:
-            lines = [line.strip().rstrip("/") for line in file]
-    except OSError:
-        return []
-    return [line for line in lines if line and not line.startswith("#")]
 
 
 def _files(folder: str, patterns: list[str], below: str = "") -> Iterator[str]:

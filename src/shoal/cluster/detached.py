@@ -1,0 +1,74 @@
+"""Runs that are handed to a cluster: their folders and drivers are put on its head, through the agent there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from shoal.cluster import asking
+from shoal.cluster.base import Door
+from shoal.errors import ClusterError
+
+
+class AskHead(Protocol):
+    """Asks the agent on the head; `payload` goes in behind the request."""
+
+    def __call__(self, request: Mapping[str, Any], payload: bytes = b"") -> Any: ...
+
+
+class Detached:
+    """The detached runs of one cluster.
+
+    `key` is what the cluster is called on its head, the same however often it was up. `described` is the cluster as
+    drivers on the head know it, `ray` how the agent finds Ray there.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        ask: AskHead,
+        described: Mapping[str, Any],
+        ray: Mapping[str, Any],
+        *,
+        is_here: bool = False,
+    ) -> None:
+        self.key = key
+        self.is_here = is_here
+        """Whether the head is this machine: then runs need not travel."""
+        self._ask = ask
+        self._described = described
+        self._ray = ray
+
+    def ship(self, run: str, archive: bytes) -> str:
+        """Put a workload's folder on the head; the folder there."""
+        request = {"do": "receive", "key": self.key, "run": run, "as_cluster": self._described}
+        return str(self._ask(request, archive))
+
+    def submit(self, run: str, arguments: Sequence[str], **how: Any) -> None:
+        """Start `shoal ARGUMENTS` on the head, as a job of the cluster. Returns when the run has begun."""
+        request = {"do": "submit", "key": self.key, "run": run, "arguments": list(arguments)}
+        self._ask({**request, **self._ray, **how})
+
+    def forget(self, run: str) -> None:
+        """What was shipped for it goes."""
+        self._ask({"do": "forget", "key": self.key, "run": run})
+
+
+def described(name: str, address: str, storage: str | None) -> dict[str, Any]:
+    """A cluster for drivers that are on its head already."""
+    cluster = {"kind": "cluster", "name": name, "provider": "ray", "address": address}
+    return cluster if storage is None else {**cluster, "storage": storage}
+
+
+def ask_through(door: Door) -> AskHead:
+    """Asks the agent behind a door."""
+
+    def ask(request: Mapping[str, Any], payload: bytes = b"") -> Any:
+        given = asking.line(request) + payload
+        done = door.run(["python", "-m", "shoal.cluster.agent"], stdin=given, timeout_s=asking.PATIENCE_S)
+        if done.code != 0:
+            words = done.errors.decode("utf-8", "replace").strip().splitlines()
+            raise ClusterError(f"There is no Shoal on the head: {words[-1] if words else 'it said nothing'}")
+        return asking.answer(done.output, done.errors)
+
+    return ask
