@@ -29,6 +29,7 @@ from shoal.plan import chunking
 from shoal.plan.durations import Durations
 from shoal.shape.journal import Journal
 from shoal.shape.pool.crew import Crew, Flight, Member
+from shoal.shape.pool.picking import STUCK_S, pick
 from shoal.shape.pool.progress import Meter, look
 from shoal.shape.pool.ready import ReadyQueue
 from shoal.shape.pool.recording import Recording
@@ -38,8 +39,6 @@ from shoal.units import format_seconds
 
 LOOK_S = 0.05
 """How often running items are looked at for timeouts, and watchers are told."""
-STUCK_S = 0.2
-"""An item that runs longer than this gives up the chunk-mates that wait behind it."""
 IDLE_S = 1.0
 """A worker with nothing to do this long is let go."""
 
@@ -178,26 +177,9 @@ class Pool:
             self._next_order = self._durations.version + max(1, len(self._ready) // 10)
 
     def _feed(self, member: Member, members: int, now: float) -> None:
-        mean, latency = self._durations.mean_s, self._engine.latency_s
-        want = chunking.ahead(mean, len(self._ready), members, latency)
-        enough = chunking.at_least(mean, latency)
-        have = len(member.flights)
-        if have > want // 2 or member.ran_s(now) > STUCK_S:
-            return
-        chunk: list[Item] = []
-        budget = chunking.HORIZON_S
-        while len(chunk) + have < want:
-            item = self._ready.pop(member.number, now, alone=members == 1)
-            if item is None:
-                break
-            expected = self._durations.expect(item) or 0.0
-            if len(chunk) + have >= enough and expected > budget:
-                self._ready.push(item)
-                break
-            budget -= expected
-            chunk.append(self._launch(item, member))
-        if chunk:
-            self._engine.submit(member.number, chunk)
+        picked = pick(self._ready, self._durations, member, members, self._engine.latency_s, now)
+        if picked:
+            self._engine.submit(member.number, [self._launch(item, member) for item in picked])
 
     def _launch(self, item: Item, member: Member) -> Item:
         sent = item._replace(attempt=item.attempt + 1)
