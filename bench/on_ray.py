@@ -9,11 +9,14 @@ import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from figures import Figure, table
 from workbench import HERE, PYTHON, Spread, Workbench
+
+TUNE_NEEDS = ("pandas", "tensorboardX")
 
 
 class Sizes(NamedTuple):
@@ -26,7 +29,7 @@ class Sizes(NamedTuple):
     ours_repetitions: int = 3
 
 
-QUICK = Sizes(200, 1, 30, 1, 4, 1, 1)
+QUICK = Sizes(200, 1, 30, 1, 2, 1, 1)
 
 
 class Cluster(NamedTuple):
@@ -101,6 +104,9 @@ def against_ideal(bench: Workbench, sizes: Sizes) -> Iterator[Figure]:
 
 def against_tune(bench: Workbench, sizes: Sizes) -> Iterator[Figure]:
     """(c) A small sweep from nothing: starting workers counts."""
+    if any(find_spec(name) is None for name in TUNE_NEEDS):
+        print("(c) is left out: Ray Tune is not installed; pip install '.[bench]'", file=sys.stderr)
+        return
     count = sizes.tuned
     rows = [(number, number / 8) for number in range(1, count + 1)]
     workload = bench.workload("small", ("number", "rate"), rows, "function: trials:nothing")

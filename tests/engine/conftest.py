@@ -17,9 +17,8 @@ class RayCluster:
     """A cluster that this process is connected to, if asked. The head has a role that keeps work away from it."""
 
     def __init__(self, *, connect: bool = True) -> None:
-        from ray.cluster_utils import Cluster
-
         import ray
+        from ray.cluster_utils import Cluster
 
         head = {"num_cpus": 0, "include_dashboard": False, "labels": {"shoal.role": "driver"}}
         self.cluster = Cluster(initialize_head=True, head_node_args=head)

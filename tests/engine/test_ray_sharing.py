@@ -143,9 +143,10 @@ def test_another_program_waits_for_what_shoal_holds(
 def test_a_gpu_is_never_given_to_a_worker_and_to_another_program(
     cluster: Any, engine: Any, foreign: Callable[..., Any]
 ) -> None:
-    [first] = granted(engine, Need(gpu=1))
     theirs = ray.get(foreign("one", num_cpus=0, num_gpus=1).devices.remote())
-    worker = engine.spawn(scripted(), first)
+    cluster.until(lambda: cluster.free("GPU") == 1)
+    [place] = granted(engine, Need(gpu=1))
+    worker = engine.spawn(scripted(), place)
     engine.submit(worker, [item(1, "env", name="CUDA_VISIBLE_DEVICES")])
     ours = value(collect(engine, ended(1), PATIENCE_S))
     assert {ours, *theirs} == {"0", "1"}

@@ -104,3 +104,11 @@ def test_a_worker_never_has_more_ahead_than_the_horizon_allows(
 
 def test_the_first_items_are_handed_out_one_by_one() -> None:
     assert chunking.ahead(None, 10**6, 2) == 1
+
+
+def test_a_worker_far_away_has_the_next_item_before_the_last_has_ended() -> None:
+    assert chunking.ahead(0.05, 1000, 3, latency_s=0.01) == 2
+    assert chunking.ahead(0.05, 1000, 3, latency_s=0.0) == 1
+    assert chunking.ahead(0.05, 1, 3, latency_s=0.01) == 1, "at the end each takes one"
+    assert chunking.ahead(60.0, 1000, 3, latency_s=0.01) == 1, "beside a long item, the way is short"
+    assert chunking.ahead(0.001, 1000, 3, latency_s=0.01) == 50

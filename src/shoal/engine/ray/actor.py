@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import ray
+
 from shoal import namespaces
 from shoal.engine.ray import shipping
 from shoal.engine.workers import messages, packages

@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ray
 from ray.exceptions import RayActorError
 
-import ray
 from shoal.engine import leasing
 from shoal.engine.leasing import Claim
 from shoal.engine.ray import nodes as ray_nodes

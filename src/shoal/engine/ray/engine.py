@@ -12,9 +12,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ray
 from ray.exceptions import RayError
 
-import ray
 from shoal.engine import fitting
 from shoal.engine.base import Reservation
 from shoal.engine.ray import nodes as ray_nodes

@@ -22,6 +22,7 @@ LOST_S = 10.0
 """So long without an answer, and the head is lost. Ray itself ends a driver after 60 s."""
 STEP_S = 0.5
 """No single look counts for more silence than this: a driver that was suspended has not listened."""
+CLOSE_S = 2.0
 
 Known = dict[str, tuple[str, Node]]
 T = TypeVar("T")
@@ -48,8 +49,9 @@ class Link:
             SimpleQueue()
         )
         # Daemons: a thread that hangs in a call to a head that is gone must not keep the process.
-        for work in (self._watch, self._serve):
-            threading.Thread(target=work, name=f"shoal{work.__name__}", daemon=True).start()
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._watch, self._serve)]
+        for thread in self._threads:
+            thread.start()
 
     def check(self) -> None:
         """Raise `ClusterLost` when the head has not answered for too long."""
@@ -90,9 +92,12 @@ class Link:
         self._hurry.set()
 
     def close(self) -> None:
+        """Nobody asks the head any more when this returns, unless it hangs: `ray.shutdown` may follow."""
         self._closed.set()
         self._hurry.set()
         self._questions.put(None)
+        for thread in self._threads:
+            thread.join(0.0 if self.lost else CLOSE_S)
 
     def _watch(self) -> None:
         while not self._closed.is_set():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import ray
 from ray._private.state import available_resources_per_node
 
-import ray
 from shoal.model import Node
 
 HEAD = "node:__internal_head__"

@@ -29,7 +29,7 @@ from shoal.plan import chunking
 from shoal.plan.durations import Durations
 from shoal.shape.journal import Journal
 from shoal.shape.pool.crew import Crew, Flight, Member
-from shoal.shape.pool.handing import STUCK_S, chunk_for
+from shoal.shape.pool.picking import STUCK_S, pick
 from shoal.shape.pool.progress import Meter, look
 from shoal.shape.pool.ready import ReadyQueue
 from shoal.shape.pool.recording import Recording
@@ -177,10 +177,9 @@ class Pool:
             self._next_order = self._durations.version + max(1, len(self._ready) // 10)
 
     def _feed(self, member: Member, members: int, now: float) -> None:
-        latency_s = self._engine.latency_s
-        chunk = chunk_for(member, members, self._ready, self._durations, latency_s, now)
-        if chunk:
-            self._engine.submit(member.number, [self._launch(item, member) for item in chunk])
+        picked = pick(self._ready, self._durations, member, members, self._engine.latency_s, now)
+        if picked:
+            self._engine.submit(member.number, [self._launch(item, member) for item in picked])
 
     def _launch(self, item: Item, member: Member) -> Item:
         sent = item._replace(attempt=item.attempt + 1)
