@@ -107,6 +107,14 @@ def test_a_stack_has_a_service_for_every_node_and_no_token(cluster: Cluster) -> 
         )
 
 
+def test_docker_fills_nothing_into_a_stack() -> None:
+    cluster = Cluster(name="lab", provider="swarm", nodes=(ClusterNode(host="a${HOME}"),))
+    service = stack.stack(cluster, "lab:$TAG")["services"][dns_name("a${HOME}", 60)]
+    assert service["image"] == "lab:$$TAG"
+    assert service["deploy"]["placement"]["constraints"] == ["node.hostname == a$${HOME}"]
+    assert service["deploy"]["labels"]["shoal.host"] == "a$${HOME}"
+
+
 @given(cluster=clusters())
 @settings(max_examples=40)
 def test_equal_nodes_are_one_group(cluster: Cluster) -> None:

@@ -362,6 +362,19 @@ def test_nodes_come_and_go_one_by_one(operator: Operator) -> None:
     until(lambda: states(lab) == {"node0": "up", "node1": "up", "node2": "down", "node3": "down"})
 
 
+def test_the_pod_that_goes_is_the_one_that_was_named(operator: Operator) -> None:
+    lab = provider()
+    lab.up(lambda line: None)
+    until(lambda: set(states(lab).values()) == {"up"})
+    first = next(status.why for status in lab.status() if status.host == "node1")
+    second = next(status.why for status in lab.status() if status.host == "node2")
+    lab.down(lambda line: None, ["node1"])
+    until(lambda: list(states(lab).values()).count("up") == 3)
+    left = {status.why for status in lab.status()}
+    assert first not in left
+    assert second in left
+
+
 def test_pods_that_the_autoscaler_added_are_nodes_too(operator: Operator) -> None:
     scaled = provider(LAB + "scale: {min: 1, max: 6, idle: 30s}\n")
     scaled.up(lambda line: None)
@@ -376,7 +389,8 @@ def test_pods_that_the_autoscaler_added_are_nodes_too(operator: Operator) -> Non
     until(lambda: list(states(scaled).values()).count("up") == 4)
     assert [host for host in states(scaled) if re.fullmatch(r"lab-cpu4-\d+", host)]
     scaled.up(lambda line: None)
-    assert list(states(scaled).values()).count("up") == 4, "what runs stays"
+    found = operator.custom.get_namespaced_custom_object("ray.io", "v1", NAMESPACE, "rayclusters", "lab")
+    assert found["spec"]["workerGroupSpecs"][0]["replicas"] == 3, "what runs stays"
 
 
 def test_a_head_that_cannot_start_is_an_error_with_the_reason(operator: Operator) -> None:
