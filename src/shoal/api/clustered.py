@@ -81,7 +81,7 @@ class ClusterMachines(Machines):
 
             environment = environment_of_items()
             return RayEngine(root, session=session, environment=environment, packages=self.on_nodes)
-        return RayEngine(root, folder=folder, session=session, packages=self.on_nodes)
+        return RayEngine(root, folder=folder, session=session, packages=self.on_nodes, storage=self.storage())
 
     def close(self) -> None:
         joined, self._joined = self._joined, None

@@ -19,6 +19,7 @@ import ray
 
 from shoal import namespaces
 from shoal.engine.ray import shipping
+from shoal.engine.ray.checkpoints import Checkpoints, Home
 from shoal.engine.workers import messages, packages
 from shoal.engine.workers.connection import Connection
 from shoal.engine.workers.spawning import ZygoteClient
@@ -56,16 +57,19 @@ class WorkerActor:
         package: shipping.Package | None,
         environment: Mapping[str, str] | None = None,
         wanted: Packages | None = None,
+        checkpoints: Home = Home(),  # noqa: B008 - a value that nobody can change
     ) -> None:
         """`wanted` was installed on this node before (see `engine.ray.packages`): here it is only found again."""
         base = _base()
         self._root = os.path.join(base, "runs", run)
-        for name in ("logs", "items", "checkpoints"):
+        for name in ("logs", "items"):
             os.makedirs(os.path.join(self._root, name), mode=0o700, exist_ok=True)
         self._log = os.path.join(self._root, request["log"])
         self._log_sent = 0
         self._changed = asyncio.Event()
         self._gathered: list[messages.Message] = []
+        self._checkpoints = Checkpoints(os.path.join(self._root, "checkpoints"), checkpoints, self._tell)
+        self._running: str | None = None
         self._names: dict[int, str] = {}
         self._ahead = 0
         """Items that were handed to the process and have not ended."""
@@ -93,9 +97,13 @@ class WorkerActor:
         if message[0] == "kill":
             self._zygote.kill(self._worker)
             return
+        if message[0] == "restore":
+            self._checkpoints.unpack(message[1], message[2])
+            return
         if message[0] == "chunk":
             self._names.update(messages.names(message[1]))
             self._ahead += len(message[1])
+            await self._checkpoints.bring(message[1])
         self._connection.send(message)
         while self._connection.backlog:
             await asyncio.sleep(0.001)
@@ -106,6 +114,7 @@ class WorkerActor:
         loop = asyncio.get_running_loop()
         loop.add_reader(self._zygote.socket, self._hear_zygote)
         told_at = 0.0
+        watching = asyncio.create_task(self._checkpoints.watch(lambda: self._running))
         try:
             while self._status is None:
                 await self._something()
@@ -116,13 +125,35 @@ class WorkerActor:
                     self._hear()
                     if self._status is not None or self._ahead <= 0 or loop.time() >= until:
                         break
+                await self._leave_checkpoints()
                 if batch := self._batch():
                     yield batch
                     told_at = loop.time()
             self._hear()
+            await self._leave_checkpoints()
             yield [*self._batch(), ["exit", self._status["status"], self._status["why"]]]
         finally:
+            watching.cancel()
             self._zygote.close()
+
+    async def _leave_checkpoints(self) -> None:
+        """Of items that are over, before the driver hears of it."""
+        for item in self._over():
+            await self._checkpoints.leave(item)
+
+    def _over(self) -> list[str]:
+        over = [self._names[message[1]] for message in self._gathered if message[0] == "ended"]
+        started = [self._names[message[1]] for message in self._gathered if message[0] == "started"]
+        self._running = started[-1] if started else self._running
+        if self._status is not None and self._running is not None and self._running not in over:
+            over.append(self._running)  # It died with its process.
+        if self._running in over:
+            self._running = None
+        return over
+
+    def _tell(self, message: messages.Message) -> None:
+        self._gathered.append(message)
+        self._changed.set()
 
     async def _something(self) -> None:
         """Wait until the process says something, or is gone."""

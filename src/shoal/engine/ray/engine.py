@@ -21,15 +21,18 @@ from shoal.engine.ray import nodes as ray_nodes
 from shoal.engine.ray import shipping
 from shoal.engine.ray.actor import WorkerActor
 from shoal.engine.ray.arbiter import RayLeases
+from shoal.engine.ray.checkpoints import Home, home_of, replace, restoring
 from shoal.engine.ray.groups import Groups
 from shoal.engine.ray.link import Link
 from shoal.engine.ray.packages import NodePackages
 from shoal.engine.reservations import Reservations
 from shoal.engine.workers.talking import Known, Talking
 from shoal.errors import ClusterLost
+from shoal.files import Storage
 from shoal.model import (
     Event,
     Factory,
+    Item,
     Need,
     Node,
     NodeJoined,
@@ -62,7 +65,7 @@ class RayEngine(Talking):
     `root` is the run's folder here: what workers write to their logs and leave in items' folders is brought there.
     `folder` is the workload's: it is shipped to each node that gets a worker; without it, all nodes are on this
     machine. `environment` is what items inherit; without it, a little of what their node has.
-    A node counts once it has `packages`.
+    A node counts once it has `packages`. Checkpoints are kept in the `storage`, else in the run's folder.
     When the head of the cluster is lost, `ClusterLost` comes out of whatever call needs it, at the latest of `wait`.
     """
 
@@ -77,8 +80,10 @@ class RayEngine(Talking):
         session: str = "0",
         environment: Mapping[str, str] | None = None,
         packages: NodePackages | None = None,
+        storage: Storage | None = None,
     ) -> None:
         self._root = root
+        self._checkpoints = home_of(root, storage, same_machine=folder is None)
         self._package = ray.put(shipping.pack(folder)) if folder else None
         self._session = session
         self._environment = None if environment is None else dict(environment)
@@ -136,7 +141,9 @@ class RayEngine(Talking):
         }
         options = self._groups.options(place)
         remote = ray.remote(WorkerActor).options(max_restarts=0, **options)
-        actor = remote.remote(request, self._name, self._package, self._environment, self._wanted())
+        actor = remote.remote(
+            request, self._name, self._package, self._environment, self._wanted(), self._checkpoints
+        )
         stream = actor.events.options(num_returns="streaming").remote()
         self._workers[number] = _Worker(number, place, log_file, actor, stream)
         if self._groups.node_id(place) not in [node_id for node_id, _ in self._known.values()]:
@@ -145,6 +152,14 @@ class RayEngine(Talking):
 
     def _wanted(self) -> Packages | None:
         return None if self._packages is None else self._packages.wanted
+
+    def submit(self, worker: int, items: Sequence[Item]) -> None:
+        if self._checkpoints == Home():
+            for item in items:
+                kept = restoring(self._root, item.id) if item.attempt > 1 else None
+                if kept is not None:
+                    self._send(worker, kept)
+        super().submit(worker, items)
 
     def end(self, worker: int) -> None:
         if worker in self._workers:
@@ -228,6 +243,8 @@ class RayEngine(Talking):
                     file.write(base64.b64decode(message[1]))
             elif message[0] == "files":
                 shipping.extract(base64.b64decode(message[2]), os.path.join(self._root, "items", message[1]))
+            elif message[0] == "checkpoint":
+                replace(self._root, message)
             elif message[0] == "exit":
                 self._lose(worker, *worker.end(message[1], message[2]))
             elif (event := worker.hear(message, self.now())) is not None:

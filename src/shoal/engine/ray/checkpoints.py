@@ -1,0 +1,153 @@
+"""Checkpoints that follow their item: SHOAL_CHECKPOINT_DIR on whichever node it runs, also after that node was lost.
+
+Where all nodes see one folder, that is it. Else it is copied while the item runs: to the storage, or to the driver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from shoal import namespaces
+from shoal.engine.ray import shipping
+from shoal.engine.workers.messages import Entry, Message
+from shoal.files import Storage
+from shoal.files.mirror import State, mirror_down, mirror_up
+
+LOOK_S = 2.0
+"""How often a checkpoint is looked at. It is copied once it looks the same twice: nobody is writing it then."""
+Signature = tuple[tuple[str, int, int], ...]
+
+
+class Home(NamedTuple):
+    """Where the checkpoints of a run are kept. With neither, they are sent to the driver."""
+
+    path: str | None = None
+    """A folder that every node sees."""
+    storage: Storage | None = None
+    prefix: str = ""
+
+
+def home_of(root: str, storage: Storage | None, *, same_machine: bool) -> Home:
+    """Of the run whose folder is `root`."""
+    prefix = f"runs/{os.path.basename(root)}/checkpoints"
+    if same_machine:
+        return Home(os.path.join(root, "checkpoints"))
+    if storage is not None and storage.url.startswith("/"):
+        return Home(os.path.join(storage.url, prefix))
+    return Home() if storage is None else Home(None, storage, prefix)
+
+
+class Checkpoints:
+    """Of one worker, in its actor. `send` takes messages to the driver."""
+
+    def __init__(self, folder: str, home: Home, send: Callable[[Message], None]) -> None:
+        self._folder = folder
+        self._home = home
+        self._send = send
+        self._seen: Signature = ()
+        self._kept: Signature = ()
+        self._states: dict[str, State] = {}
+        if home.path is not None:
+            os.makedirs(home.path, exist_ok=True)
+            if not os.path.islink(folder):
+                os.symlink(home.path, folder)
+        else:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+
+    async def bring(self, entries: Sequence[Entry]) -> None:
+        """Before items start: what earlier hand-outs of them left in the storage."""
+        storage = self._home.storage
+        if storage is None:
+            return
+        again = [entry[3] for entry in entries if entry[1] > 1]
+        await asyncio.gather(*(asyncio.to_thread(self._download, storage, item) for item in again))
+
+    def _download(self, storage: Storage, item: str) -> None:
+        target = os.path.join(self._folder, item)
+        shutil.rmtree(target, ignore_errors=True)
+        with _outside():
+            self._states[item] = mirror_down(storage, f"{self._home.prefix}/{item}", target).state
+
+    def unpack(self, item: str, archive: str) -> None:
+        """What the driver has of an item that starts again."""
+        target = os.path.join(self._folder, item)
+        shutil.rmtree(target, ignore_errors=True)
+        shipping.extract(base64.b64decode(archive), target)
+
+    async def watch(self, running: Callable[[], str | None]) -> None:
+        """Keep what the running item writes, from time to time. Runs until it is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            item = running()
+            if item is None or self._home.path is not None:
+                continue
+            now = _signature(os.path.join(self._folder, item))
+            if now and now == self._seen and now != self._kept:
+                await self._keep(item)
+                self._kept = now
+            self._seen = now
+
+    async def leave(self, item: str) -> None:
+        """The item is over here: keep what it left, and remove it from this node."""
+        folder = os.path.join(self._folder, item)
+        if self._home.path is not None or not _signature(folder):
+            return
+        await self._keep(item)
+        self._states.pop(item, None)
+        self._seen = self._kept = ()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    async def _keep(self, item: str) -> None:
+        folder = os.path.join(self._folder, item)
+        if self._home.storage is not None:
+            await asyncio.to_thread(self._upload, self._home.storage, item, folder)
+        else:
+            archive = await asyncio.to_thread(shipping.archive_of, folder)
+            self._send(["checkpoint", item, base64.b64encode(archive).decode()])
+
+    def _upload(self, storage: Storage, item: str, folder: str) -> None:
+        with _outside():
+            done = mirror_up(
+                folder, storage, f"{self._home.prefix}/{item}", self._states.get(item, {}), remove=True
+            )
+        self._states[item] = done.state
+
+
+def replace(root: str, message: Message) -> None:
+    """In the driver: a checkpoint that came becomes the one that is kept, whole or not at all."""
+    target = os.path.join(root, "checkpoints", message[1])
+    shipping.extract(base64.b64decode(message[2]), f"{target}.coming")
+    shutil.rmtree(target, ignore_errors=True)
+    os.rename(f"{target}.coming", target)
+
+
+def restoring(root: str, item: str) -> list[Any] | None:
+    """In the driver: the message that gives a checkpoint to the worker that goes on with the item."""
+    folder = os.path.join(root, "checkpoints", item)
+    if not os.path.isdir(folder):
+        return None
+    return ["restore", item, base64.b64encode(shipping.archive_of(folder)).decode()]
+
+
+def _outside() -> Any:
+    """The storage may not be reachable from where Ray is kept in."""
+    return namespaces.inside(os.environ.get(namespaces.OUTSIDE))
+
+
+def _signature(folder: str) -> Signature:
+    """What it looks like; changes when a file in it does."""
+    found = []
+    for base, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(base, name)
+            try:
+                stat = os.lstat(path)
+            except OSError:
+                continue
+            found.append((os.path.relpath(path, folder), stat.st_size, stat.st_mtime_ns))
+    return tuple(sorted(found))
