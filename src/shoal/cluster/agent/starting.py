@@ -17,6 +17,7 @@ from shoal.cluster.agent import looking, processes
 from shoal.cluster.agent.command import Ports, ray_start
 from shoal.cluster.agent.values import (
     NODE_FILE,
+    TEMPORARY,
     TOKEN_FILE,
     HostFacts,
     NodeFacts,
@@ -67,7 +68,8 @@ def _check_versions(expected: Mapping[str, str], has: HostFacts) -> None:
 
 
 def _start(request: NodeRequest, folder: str, has: HostFacts) -> NodeFacts:
-    os.makedirs(folder, mode=0o700)
+    for path in (folder, os.path.join(folder, TEMPORARY)):
+        os.mkdir(path, mode=0o700)
     _write_secret(os.path.join(folder, TOKEN_FILE), request.token)
     network = _network(request, folder)
     with namespaces.inside(network):
