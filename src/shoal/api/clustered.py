@@ -25,6 +25,12 @@ class ClusterMachines(Machines):
         self._joined: Joined | None = None
         super().__init__(self.provider.inventory(), f"cluster {cluster.name}", file)
 
+    def ensure_shippable(self, folder: str) -> None:
+        from shoal.engine.ray import shipping
+
+        if self.cluster.provider != "local":
+            shipping.ensure_shippable(folder)
+
     def ready(self, need: Need) -> None:
         """Work starts on the first node that is up and has room. The others follow meanwhile."""
         from shoal import namespaces
