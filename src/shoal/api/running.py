@@ -270,8 +270,8 @@ def check(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) 
         problems += error.problems
     if problems:
         raise several(problems)
-    where.ensure_room(prepared.job.need)
     where.ensure_shippable(prepared.job.factory.folder)
+    where.ensure_room(prepared.job.need)
     return prepared
 
 

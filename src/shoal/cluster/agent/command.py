@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from shoal.cluster.agent.processes import MARK
-from shoal.cluster.agent.values import TEMPORARY, TOKEN_FILE, HostFacts, NodeRequest
+from shoal.cluster.agent.values import TOKEN_FILE, HostFacts, NodeRequest
 
 LEAST_STORE_BYTES = 80 << 20
 MOST_STORE_BYTES = 1 << 30
@@ -87,7 +87,7 @@ def _environment(folder: str) -> dict[str, str]:
     return {
         **kept,
         MARK: folder,
-        "TMPDIR": os.path.join(folder, TEMPORARY),  # Ray's processes leave files there when they are killed.
+        "TMPDIR": os.path.join(folder, "tmp"),
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": os.path.join(folder, TOKEN_FILE),
         "RAY_USAGE_STATS_ENABLED": "0",

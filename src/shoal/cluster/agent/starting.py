@@ -18,7 +18,6 @@ from shoal.cluster.agent import looking, processes
 from shoal.cluster.agent.command import Ports, ray_start
 from shoal.cluster.agent.values import (
     NODE_FILE,
-    TEMPORARY,
     TOKEN_FILE,
     HostFacts,
     NodeFacts,
@@ -84,8 +83,8 @@ def _check_versions(expected: Mapping[str, str], has: HostFacts) -> None:
 
 
 def _start(request: NodeRequest, folder: str, has: HostFacts) -> NodeFacts:
-    for path in (folder, os.path.join(folder, TEMPORARY)):
-        os.mkdir(path, mode=0o700)
+    os.makedirs(os.path.join(folder, "tmp"), mode=0o700)
+    os.chmod(folder, 0o700)
     _write_secret(os.path.join(folder, TOKEN_FILE), request.token)
     network = _network(request, folder)
     with namespaces.inside(network):

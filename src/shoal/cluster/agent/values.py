@@ -12,8 +12,6 @@ LONGEST_FOLDER = 40
 """Ray keeps sockets a few folders deeper, and the whole path of a socket has at most 107 characters."""
 TOKEN_FILE = "token"
 NODE_FILE = "node.json"
-TEMPORARY = "tmp"
-"""The folder for temporary files of all that runs on the node, so that they go with it."""
 
 
 class NodeRequest(NamedTuple):
