@@ -107,10 +107,14 @@ class Desk:
         """The runs whose folders are here."""
         return self.host.run(["sh", "-c", f"ls {self.folder}/.shoal/runs 2>/dev/null || true"]).stdout.split()
 
+    def run_of(self, name: str) -> str:
+        """The one run of this workload; empty as long as there is none."""
+        return next((run for run in self.runs() if run.startswith(f"{name}-")), "")
+
     def done(self, name: str) -> int:
-        """How many items of the one run of this workload are done now."""
-        run = next((run for run in self.runs() if run.startswith(f"{name}-")), None)
-        return 0 if run is None else int(self.json("show", run)["counts"].get("done", 0))
+        """How many of its items are done now."""
+        run = self.run_of(name)
+        return int(self.json("show", run)["counts"].get("done", 0)) if run else 0
 
 
 def ray_processes(host: Host) -> list[int]:

@@ -59,7 +59,7 @@ def _begin(address: str, ip: str | None) -> None:
     except (ConnectionError, RuntimeError, ValueError, OSError, RayError) as error:
         with suppress(Exception):
             ray.shutdown()
-        if isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError):
+        if any(isinstance(each, AuthenticationError) for each in _chain(error)):
             raise ClusterError(
                 f"The Ray cluster at {address} asks for a token, and does not accept what is known here.",
                 hint="Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the cluster's token.",
@@ -96,6 +96,13 @@ def disconnect(address: str) -> None:
 
             del _users[address]
             ray.shutdown()
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and what led to it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _first_line(error: BaseException) -> str:
