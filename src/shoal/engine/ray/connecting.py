@@ -43,7 +43,7 @@ def _share(address: str) -> None:
 
 def _begin(address: str, ip: str | None) -> None:
     import ray
-    from ray.exceptions import AuthenticationError, RayError
+    from ray.exceptions import RayError
 
     own = {} if ip is None else {"_node_ip_address": ip}
     try:
@@ -59,7 +59,7 @@ def _begin(address: str, ip: str | None) -> None:
     except (ConnectionError, RuntimeError, ValueError, OSError, RayError) as error:
         with suppress(Exception):
             ray.shutdown()
-        if any(isinstance(each, AuthenticationError) for each in _chain(error)):
+        if any(_is_about_tokens(each) for each in _chain(error)):
             raise ClusterError(
                 f"The Ray cluster at {address} asks for a token, and does not accept what is known here.",
                 hint="Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the cluster's token.",
@@ -103,6 +103,13 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
+
+
+def _is_about_tokens(error: BaseException) -> bool:
+    """Ray has a class for it, and in some places only the words."""
+    from ray.exceptions import AuthenticationError
+
+    return isinstance(error, AuthenticationError) or "InvalidAuthToken" in str(error)
 
 
 def _first_line(error: BaseException) -> str:
