@@ -41,9 +41,13 @@ def test_work_begins_on_one_host_spreads_to_three_and_idle_hosts_go(desk: Desk) 
     reasons = {node["host"]: node["why"] for node in desk.json("cluster", "status", lab)}
     assert reasons["node1"]
     for host in HOSTS[1:]:
-        assert not [line for _, line in desk.bed[host].processes() if "/raylet/raylet " in line]
+        until(lambda host=host: not processes_of_ray(desk, host), f"nothing of Ray running on {host}", 30)
     assert desk.states(lab)["node0"] == "up", "the head stays"
     desk.shoal("cluster", "down", lab)
+
+
+def processes_of_ray(desk: Desk, host: str) -> list[str]:
+    return [line for _, line in desk.bed[host].processes() if "/ray/" in line or "ray::" in line]
 
 
 def check_changes(changes: list[dict[str, Any]]) -> None:
