@@ -26,6 +26,12 @@ class ClusterMachines(Machines):
         super().__init__(self.provider.inventory(), f"cluster {cluster.name}", cluster, file, tell)
         self.cluster: Cluster = cluster
 
+    def ensure_shippable(self, folder: str) -> None:
+        from shoal.engine.ray import shipping
+
+        if self.cluster.provider != "local":
+            shipping.ensure_shippable(folder)
+
     def ready(self, need: Need) -> None:
         """Work starts on the first node that is up and has room. The others follow meanwhile."""
         from shoal import namespaces

@@ -29,7 +29,9 @@ ANSWER_S = 20.0
 def detach(file: str, cluster: str, sets: Sequence[str], limit: int | None, tell: Tell) -> str:
     """Hand a workload to a cluster; the id of the run, once it has begun there. It needs nobody here any more."""
     prepared = workloads.from_file(file, sets, limit)
-    machines(cluster).ensure_room(prepared.job.need)
+    where = machines(cluster)
+    where.ensure_room(prepared.job.need)
+    where.ensure_shippable(prepared.job.factory.folder)
     provider = _provider(cluster)
     here = Here()
     home = find_home(here.folder, here.environment)

@@ -55,6 +55,9 @@ class Machines:
         fitting.ensure_possible([need], self.nodes)
         return fitting.capacity(need, self.nodes)
 
+    def ensure_shippable(self, folder: str) -> None:
+        """Raises `SpecError` when the workload's folder is too large for the way to these nodes."""
+
     def ready(self, need: Need) -> None:
         """Bring up and join what is needed to begin. `close` has to follow; the thread that calls it has to drive."""
 

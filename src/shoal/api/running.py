@@ -97,6 +97,7 @@ def new_session(
 ) -> Session:
     """A new run of a prepared workload, ready to be driven. Nothing is made before everything is known to fit."""
     where.ensure_room(prepared.job.need)
+    where.ensure_shippable(prepared.job.factory.folder)
     home = _home(here)
     plan_ = _plan(prepared, where, home)
     where.ready(prepared.job.need)
@@ -148,6 +149,7 @@ def resume(
         prepared = _again(store)
         where = machines(cluster or store.document.get("cluster"), tell)
         where.ensure_room(prepared.job.need)
+        where.ensure_shippable(prepared.job.factory.folder)
         where.ready(prepared.job.need)
         packages.equip(prepared.job, where)
         if failed:
@@ -293,6 +295,7 @@ def check(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) 
         problems += error.problems
     if problems:
         raise several(problems)
+    where.ensure_shippable(prepared.job.factory.folder)
     where.ensure_room(prepared.job.need)
     missing = packages.problems(prepared.job, where)
     if missing:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from shoal.errors import ClusterError
 from shoal.files import write_text
 
 STATE_FILE = "state.json"
@@ -54,6 +55,11 @@ class Book:
     def open(self) -> dict[str, Any]:
         """What is known; begun where there was nothing, with an id and a token of its own."""
         with self.change() as state:
+            if "id" in state and not os.path.exists(self.token_path):
+                raise ClusterError(
+                    f"The token of {self._name} is gone: {self.token_path}.",
+                    hint="Put it back; or end the cluster with `shoal cluster down`, and bring it up again.",
+                )
             state.setdefault("file", self.file)
             state.setdefault("id", f"{self._name}-{secrets.token_hex(4)}")
             state.setdefault("hosts", {})

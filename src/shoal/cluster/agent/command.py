@@ -40,6 +40,7 @@ def ray_start(request: NodeRequest, folder: str, ip: str, has: HostFacts, ports:
         f"--object-store-memory={_store_bytes(request, memory)}",
         f"--labels={_labels(request, has)}",
         *(_head(ports) if ports is not None else _member(request)),
+        "--include-log-monitor=false",  # It would outlive a node that was lost or let go; workers send their logs.
         *("--log-style=record", "--log-color=false"),
     ]
     return Command(tuple(arguments), _environment(folder))

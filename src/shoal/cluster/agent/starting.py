@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hmac
 import json
 import os
 import shutil
@@ -38,6 +39,7 @@ def start(request: NodeRequest) -> NodeFacts:
     with _only_one(folder):
         found = looking.node_facts(folder)
         if found is not None and (request.address is None or found.address == request.address):
+            _check_token(request, folder)
             return found
         _clear(folder)
         has = looking.host_facts(request.speed)
@@ -47,6 +49,20 @@ def start(request: NodeRequest) -> NodeFacts:
         except BaseException:
             _clear(folder)
             raise
+
+
+def _check_token(request: NodeRequest, folder: str) -> None:
+    """Whoever has another token would be turned away by Ray later, and in worse words."""
+    with open(os.path.join(folder, TOKEN_FILE), encoding="ascii") as file:
+        if not hmac.compare_digest(file.read(), request.token):
+            raise _wrong_token()
+
+
+def _wrong_token() -> ClusterError:
+    return ClusterError(
+        "The cluster does not accept the token that is known here.",
+        hint="Copy the token from the machine that brought the cluster up; or end it there, and bring it up here.",
+    )
 
 
 def _check_versions(expected: Mapping[str, str], has: HostFacts) -> None:
@@ -110,7 +126,8 @@ def _run(arguments: tuple[str, ...], environment: dict[str, str], folder: str) -
         except subprocess.TimeoutExpired:
             raise ClusterError(f"Ray did not start within {START_S:g} s: {_last_words(log)}") from None
     if done.returncode != 0:
-        raise ClusterError(f"Ray did not start: {_last_words(log)}")
+        words = _last_words(log)
+        raise _wrong_token() if "InvalidAuthToken" in words else ClusterError(f"Ray did not start: {words}")
 
 
 def _last_words(log: str) -> str:

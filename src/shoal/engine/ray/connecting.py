@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from threading import Lock
 
-from shoal.errors import EngineError, SpecError
+from shoal.errors import ClusterError, SpecError
 
 _lock = Lock()
 _users: dict[str, int] = {}
@@ -43,6 +43,7 @@ def _share(address: str) -> None:
 
 def _begin(address: str, ip: str | None) -> None:
     import ray
+    from ray.exceptions import RayError
 
     own = {} if ip is None else {"_node_ip_address": ip}
     try:
@@ -55,10 +56,15 @@ def _begin(address: str, ip: str | None) -> None:
                 logging_level=logging.ERROR,
                 **own,
             )
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except (ConnectionError, RuntimeError, ValueError, OSError, RayError) as error:
         with suppress(Exception):
             ray.shutdown()
-        raise EngineError(
+        if any(_is_about_tokens(each) for each in _chain(error)):
+            raise ClusterError(
+                f"The Ray cluster at {address} asks for a token, and does not accept what is known here.",
+                hint="Set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN_PATH to a file with the cluster's token.",
+            ) from error
+        raise ClusterError(
             f"No Ray cluster can be joined at {address}: {_first_line(error)}",
             hint="Is it up, can it be reached from here, and does RAY_AUTH_TOKEN_PATH name its token?",
         ) from error
@@ -90,6 +96,20 @@ def disconnect(address: str) -> None:
 
             del _users[address]
             ray.shutdown()
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and what led to it."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_about_tokens(error: BaseException) -> bool:
+    """Ray has a class for it, and in some places only the words."""
+    from ray.exceptions import AuthenticationError
+
+    return isinstance(error, AuthenticationError) or "InvalidAuthToken" in str(error)
 
 
 def _first_line(error: BaseException) -> str:

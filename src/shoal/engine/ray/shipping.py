@@ -28,6 +28,17 @@ class Package(NamedTuple):
 
 def pack(folder: str) -> Package:
     """The folder without runs, environments, caches and what `.shoalignore` names; too large is an error."""
+    found = ensure_shippable(folder)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in found:
+            archive.add(os.path.join(folder, name), arcname=name, recursive=False, filter=_plain)
+    data = buffer.getvalue()
+    return Package(hashlib.blake2b(data, digest_size=16).hexdigest(), data)
+
+
+def ensure_shippable(folder: str) -> list[str]:
+    """The files that would be packed; raises `SpecError`, with the largest of them, where they are too large."""
     found = sorted(_files(folder, left_out(folder)))
     sizes = [(os.lstat(os.path.join(folder, name)).st_size, name) for name in found]
     total = sum(size for size, _ in sizes)
@@ -39,12 +50,7 @@ def pack(folder: str) -> Package:
             f"{folder} holds {format_size(total)}, too much to ship to other machines. The largest: {largest}.",
             hint=f"Name what the work does not need in {IGNORE_FILE}, or keep data in storage that all nodes reach.",
         )
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name in found:
-            archive.add(os.path.join(folder, name), arcname=name, recursive=False, filter=_plain)
-    data = buffer.getvalue()
-    return Package(hashlib.blake2b(data, digest_size=16).hexdigest(), data)
+    return found
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:

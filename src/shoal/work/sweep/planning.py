@@ -29,14 +29,16 @@ def plan(job: SweepJob, nodes: Sequence[Node], capacity: int, profile: Profile |
     workers = min(capacity, job.policy.concurrent or capacity, total or capacity)
     durations = expected_durations(job, profile)
     prediction = _predict(durations, total, workers, profile)
+    fitting_ones = [node for node in nodes if job.need.refusal(node) is None]
     decisions = (
-        Decision("workers", workers, _why_workers(job, nodes, capacity, total)),
+        Decision("workers", workers, _why_workers(job, fitting_ones, capacity, total)),
+        *_left_out(job, nodes),
         _order(job, profile),
         _chunks(profile),
         *_search(job),
         _prediction(profile, prediction),
     )
-    placements = _placements(job, nodes, durations, workers) if durations else ()
+    placements = _placements(job, fitting_ones, durations, workers) if durations else ()
     return Plan(job.kind, job.name, total, workers, prediction, decisions, placements)
 
 
@@ -73,6 +75,15 @@ def _why_workers(job: SweepJob, nodes: Sequence[Node], capacity: int, total: int
     if total is not None and total < capacity:
         return why + f"; there are only {total} trials"
     return why
+
+
+def _left_out(job: SweepJob, nodes: Sequence[Node]) -> tuple[Decision, ...]:
+    """The nodes that no worker fits on, and what each lacks."""
+    refusals = {node.host: job.need.refusal(node) for node in nodes}
+    left_out = {host: refusal for host, refusal in refusals.items() if refusal is not None}
+    if not left_out:
+        return ()
+    return (Decision("left out", ", ".join(left_out), "; ".join(left_out.values())),)
 
 
 def _order(job: SweepJob, profile: Profile | None) -> Decision:

@@ -1,0 +1,119 @@
+"""Nobody without the cluster's token gets in, and the token is nowhere but in files that only their owner can read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from clusters.desk import Desk
+from shoal.cluster.book import Book
+from testbed import Host, Testbed
+
+pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
+pytestmark = [pytest.mark.cluster, pytest.mark.ray, pytest.mark.slow]
+
+WRONG = "f" * 64
+NODES = [{"host": "node0", "cpu": 1, "memory": "1GiB"}, {"host": "node1", "cpu": 1, "memory": "1GiB"}]
+INIT = "import sys, ray; ray.init(address=sys.argv[1]); print('it is in:', ray.nodes())"
+SECRET = """
+import os
+def main(n):
+    return {"names": " ".join(os.environ)}
+"""
+
+
+class Lab(NamedTuple):
+    """A cluster that is up, the desk it was brought up from, and somebody else on the same network."""
+
+    desk: Desk
+    guest: Desk
+    token: str
+    state: str
+    address: str
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with Testbed(["desk", "guest", "node0", "node1"]) as bed:
+        desk, guest = Desk(bed), Desk(bed, "guest")
+        desk.shoal("cluster", "up", desk.cluster(NODES))
+        desk.finish(desk.sweep("secret", SECRET, {"n": [1, 2, 3]}), "--cluster", "lab.yaml")
+        desk.shoal("run", "secret/secret.yaml", "--cluster", "lab.yaml", "--detach")
+        guest.cluster(NODES)
+        state = desk.host.read(f"{book(desk)}/state.json")
+        token = desk.host.read(f"{book(desk)}/token")
+        yield Lab(desk, guest, token, state, json.loads(state)["address"])
+
+
+def book(desk: Desk) -> str:
+    """The folder in which a desk keeps what it knows of the cluster."""
+    return Book("lab", f"{desk.folder}/lab.yaml", {"XDG_STATE_HOME": f"{desk.host.home}/.local/state"}).folder
+
+
+@pytest.mark.parametrize(
+    ("token", "said"),
+    [(None, "The token of lab is gone"), (WRONG, "does not accept the token")],
+    ids=["no", "wrong"],
+)
+def test_a_driver_that_knows_all_but_the_token_is_refused(lab: Lab, token: str | None, said: str) -> None:
+    guest = lab.guest
+    guest.host.write(f"{book(guest)}/state.json", lab.state)
+    if token is not None:
+        guest.host.write(f"{book(guest)}/token", token, mode=0o600)
+    done = guest.shoal("run", guest.sleeper("short", 3, 10), "--cluster", "lab.yaml", code=2)
+    guest.host.run(["rm", "-r", book(guest)])
+    assert said in done.stderr
+    assert guest.runs() == []
+
+
+WAYS = {
+    "none": {},
+    "none-though-asked-for": {"RAY_AUTH_MODE": "token"},
+    "wrong": {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/home/guest/wrong"},
+}
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_whoever_goes_to_ray_itself_is_refused_as_well(lab: Lab, way: str) -> None:
+    guest = lab.guest
+    guest.host.write("wrong", WRONG, mode=0o600)
+    there = guest.cluster([], name="there", provider="ray", address=lab.address)
+    done = guest.shoal("run", guest.sleeper("short", 3, 10), "--cluster", there, code=2, env=WAYS[way])
+    assert "asks for a token" in done.stderr
+    assert guest.runs() == []
+    for command in (["python", "-c", INIT, lab.address], ["ray", "start", f"--address={lab.address}"]):
+        bare = guest.host.run(command, env=WAYS[way], check=False)
+        assert bare.returncode != 0
+        assert "AuthenticationError" in bare.stderr
+        assert "it is in" not in bare.stdout
+
+
+def test_whoever_has_the_token_gets_in(lab: Lab) -> None:
+    """The tests above would pass on a cluster that lets nobody in."""
+    guest = lab.guest
+    guest.host.write(f"{book(guest)}/state.json", lab.state)
+    guest.host.write(f"{book(guest)}/token", lab.token, mode=0o600)
+    rows = guest.finish(guest.sleeper("welcome", 3, 10), "--cluster", "lab.yaml")
+    guest.host.run(["rm", "-r", book(guest)])
+    assert {row["state"] for row in rows} == {"done"}
+
+
+def test_the_token_is_only_in_files_that_nobody_else_can_read(lab: Lab) -> None:
+    for name in ("desk", "node0", "node1"):
+        host = lab.desk.bed[name]
+        having = files_with(host, lab.token)
+        assert [path for path in having if not path.endswith("/token")] == []
+        assert having, "it is somewhere"
+        for path in having:
+            assert host.run(["stat", "-c", "%a", path]).stdout.strip() == "600"
+        assert not [command for _, command in host.processes() if lab.token in command]
+
+
+def files_with(host: Host, text: str) -> list[str]:
+    """All files of a host that hold it: logs, books, copies of specs, databases, whatever."""
+    folders = ["/tmp", "/var/tmp", "/dev/shm", host.work, host.home]
+    command = ["find", *folders, "-path", "*/.venv", "-prune", "-o", "-type", "f", "-exec", "grep", "-lF"]
+    return host.run([*command, text, "{}", "+"], check=False).stdout.split()
