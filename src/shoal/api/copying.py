@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shoal import namespaces
 from shoal.cluster.base import Tell
@@ -12,19 +12,26 @@ from shoal.files import Storage
 from shoal.shape.pool import Ended, Progress
 from shoal.store.copying import RunCopy
 
-EVERY_S = 15.0
+EVERY_S = 5.0
+"""How often a copy is begun."""
+SHARE = 0.1
+"""Of the time, that copying may take: large runs are copied less often."""
 
 
 class Copying:
     """Watches a pool. `outside` is the network namespace that the storage is reached from, where it is another."""
 
-    def __init__(self, folder: str, storage: Storage, outside: str | None, tell: Tell) -> None:
+    def __init__(
+        self, folder: str, storage: Storage, outside: str | None, tell: Tell, now: Callable[[], float]
+    ) -> None:
         self._copy = RunCopy(folder, storage)
         self._storage = storage
         self._outside = outside
         self._tell = tell
+        self._now = now
         self._thread: threading.Thread | None = None
         self._next = 0.0
+        self._took_s = 0.0
         self.problem: str | None = None
         """Why the last copy could not be written."""
 
@@ -34,7 +41,7 @@ class Copying:
     def moment(self, progress: Progress) -> None:
         if progress.now < self._next or (self._thread is not None and self._thread.is_alive()):
             return
-        self._next = progress.now + EVERY_S
+        self._next = progress.now + max(EVERY_S, self._took_s / SHARE)
         self._begin()
 
     def finish(self) -> None:
@@ -49,6 +56,7 @@ class Copying:
         return self._thread
 
     def _write(self) -> None:
+        began = self._now()
         try:
             with namespaces.inside(self._outside):
                 self._copy.write()
@@ -57,3 +65,4 @@ class Copying:
             if self.problem is None:
                 self._tell(f"The run cannot be copied to {self._storage.url}: {error} It goes on without.")
             self.problem = str(error)
+        self._took_s = self._now() - began

@@ -79,8 +79,9 @@ class Machines:
         if storage is None:
             return None
         from shoal.api.copying import Copying
+        from shoal.cluster.here import Here
 
-        return Copying(folder, storage, self.outside, self._tell)
+        return Copying(folder, storage, self.outside, self._tell, Here().now)
 
     def engine(self, root: str, folder: str, session: str) -> Engine:
         """An engine for a run, once `ready`: `root` is the run's folder, `folder` the workload's."""

@@ -38,7 +38,7 @@ def start(request: NodeRequest) -> NodeFacts:
     folder = node_folder(request.cluster, request.host)
     with _only_one(folder):
         found = looking.node_facts(folder)
-        if found is not None and (request.address is None or found.address == request.address):
+        if found is not None and _is_wanted(found, request):
             _check_token(request, folder)
             return found
         _clear(folder)
@@ -63,6 +63,11 @@ def _wrong_token() -> ClusterError:
         "The cluster does not accept the token that is known here.",
         hint="Copy the token from the machine that brought the cluster up; or end it there, and bring it up here.",
     )
+
+
+def _is_wanted(found: NodeFacts, request: NodeRequest) -> bool:
+    """Whether what runs is what was asked for: a head, or a member of the right cluster."""
+    return found.dashboard is not None if request.address is None else found.address == request.address
 
 
 def _check_versions(expected: Mapping[str, str], has: HostFacts) -> None:
