@@ -97,10 +97,16 @@ class HostedProvider(ABC):
         failed = self._each_host(rest, lambda host: self._stop(host, state["id"], tell))
         if hosts is None and head in going:
             failed |= self._each_host([head], lambda host: self._stop(host, state["id"], tell))
-        if failed:
-            lines = "; ".join(f"{host}: {problem}" for host, problem in failed.items())
+        names = {node.host for node in self.nodes()}
+        for host in failed.keys() - names:
+            tell(
+                f"{host} is no longer in the file, and cannot be reached: what runs there is left. {failed[host]}"
+            )
+        lines = "; ".join(f"{host}: {failed[host]}" for host in failed.keys() & names)
+        if lines:
             raise ClusterError(
-                f"Not everything could be ended. {lines}", hint="Run `shoal cluster down` again."
+                f"Not everything could be ended. {lines}",
+                hint="Run `shoal cluster down` again; a host that is gone for good, take out of the file first.",
             )
         if hosts is None:
             self.book.close()
