@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,7 +40,9 @@ def test_work_begins_on_one_host_spreads_to_three_and_idle_hosts_go(desk: Desk) 
         lambda: desk.states(lab) == {"node0": "up", "node1": "down", "node2": "down"}, "idle hosts going", 60
     )
     reasons = {node["host"]: node["why"] for node in desk.json("cluster", "status", lab)}
-    assert reasons["node1"]
+    assert reasons["node0"] == ""
+    for host in HOSTS[1:]:
+        assert re.fullmatch(r"let go: it stood idle for 1\d s, and [12] stay", reasons[host]), reasons
     for host in HOSTS[1:]:
         until(lambda host=host: not processes_of_ray(desk, host), f"nothing of Ray running on {host}", 30)
     assert desk.states(lab)["node0"] == "up", "the head stays"
@@ -62,8 +65,9 @@ def check_changes(changes: list[dict[str, Any]]) -> None:
 
 def test_work_that_is_not_worth_a_start_stays_on_one_host(desk: Desk) -> None:
     lab = growing_cluster(desk, "small")
-    done = desk.json("run", desk.sleeper("brief", 10, 100), "--cluster", lab)
-    assert {row["node"] for row in desk.rows(done["run"])} == {"node0"}
-    assert desk.json("show", done["run"], "--why")["scaling"] == []
+    for _ in range(6):  # Drivers come and go, and each finds the cluster as it needs it.
+        done = desk.json("run", desk.sleeper("brief", 10, 100), "--cluster", lab)
+        assert {row["node"] for row in desk.rows(done["run"])} == {"node0"}
+        assert desk.json("show", done["run"], "--why")["scaling"] == []
     assert desk.states(lab) == {"node0": "up", "node1": "down", "node2": "down"}
     desk.shoal("cluster", "down", lab)

@@ -63,22 +63,23 @@ def _packed(folder: str) -> bytes:
     return shipping.pack(folder).data
 
 
-def resume(run: str, failed: bool, tell: Tell) -> int:
-    """Go on with a detached run, on its cluster; with the workload's folder as it is here now. The exit code.
+def resume(run: str, options: Sequence[str], tell: Tell) -> int | None:
+    """Go on with a detached run, on its cluster; with the workload's folder as it is here now.
 
-    One that has succeeded is gone on with in this terminal: most likely there is only its summary to print.
+    One that has succeeded is gone on with in this terminal, as most likely there is only its summary to print: the
+    exit code then.
     """
     stub = _stub(run)
     provider = _provider(stub.cluster)
     provider.up(tell)
     detached = provider.detached()
     there = detached.ship(run, _packed(os.path.dirname(stub.workload)))
-    arguments = ["resume", run, f"--cluster={there}/../../cluster.yaml", *(["--failed"] if failed else [])]
-    if not failed and _ask_states(stub.cluster).get(run, ("",))[0] == "succeeded":
+    arguments = ["resume", run, f"--cluster={there}/../../cluster.yaml", *options]
+    if "--failed" not in options and _ask_states(stub.cluster).get(run, ("",))[0] == "succeeded":
         return attach(arguments, run)
     detached.submit(run, arguments, folder=there)
-    tell(f"{run} goes on, on its cluster. Look at it with: shoal logs {run} -f")
-    return 0
+    kept.keep(_home(), stub._replace(state="running"))  # What is thought to have ended is not asked about.
+    return None
 
 
 def attach(arguments: Sequence[str], run: str) -> int:

@@ -42,11 +42,23 @@ def forward(arguments: Sequence[str], elsewhere: RunElsewhere) -> int:
     at = list(arguments).index(elsewhere.asked)
     command, options = arguments[0], [*arguments[1:at], *arguments[at + 1 :]]
     if command == "resume":
-        return detaching.resume(elsewhere.run, "--failed" in options, say)
+        return _resume(elsewhere.run, options)
     if command == "get":
         echo(detaching.get(elsewhere.run, *_get_options(options)))
         return 0
     return detaching.attach([command, elsewhere.run, *options], elsewhere.run)
+
+
+def _resume(run: str, options: Sequence[str]) -> int:
+    from shoal.api import detaching
+
+    code = detaching.resume(run, [option for option in ("--failed", "--json") if option in options], say)
+    if code is not None:
+        return code
+    if "--json" in options:
+        echo_json({"run": run, "state": "running"})
+    say(f"{run} goes on, on its cluster. Look at it with: shoal logs {run} -f")
+    return 0
 
 
 def _get_options(options: Sequence[str]) -> tuple[str | None, str | None]:

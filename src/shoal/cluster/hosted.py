@@ -147,16 +147,16 @@ class HostedProvider(ABC):
             looks[node.host] = self._ask(node.host, request)
 
         problems = self._each(asked, look)
+        let_go = (looks.get(self._head().host) or {}).get("let_go", {})
         return [
-            self._status_of(
-                node, state, known.get(node.host), looks.get(node.host), problems.get(node.host, "")
-            )
+            self._status_of(node, state, looks.get(node.host), problems.get(node.host, ""), let_go)
             for node in self.nodes()
         ]
 
     def _status_of(
-        self, node: ClusterNode, state: Mapping[str, Any], known: Any, found: Any, problem: str
+        self, node: ClusterNode, state: Mapping[str, Any], found: Any, problem: str, let_go: Mapping[str, Any]
     ) -> NodeStatus:
+        known = state.get("hosts", {}).get(node.host)
         measured_s = state.get("inventory", {}).get(node.host, {}).get("measured_s")
         status = NodeStatus(
             node.host, "down", self._node(node, state), node.host == self._head().host, measured_s=measured_s
@@ -168,8 +168,9 @@ class HostedProvider(ABC):
             return status._replace(state="up")
         if known.get("ready_s") is None and not problem:
             return status._replace(state="starting")
-        if not problem and self.cluster.scale is not None and node.host not in self.wanted():
-            return status._replace(why="let go, or lost")
+        gone = let_go.get(node.host)
+        if gone is not None and gone["at"] > (known.get("ready_s") or 0):
+            return status._replace(why=f"let go: {gone['why']}")
         return status._replace(state="lost", why=problem or "its Ray is not running any more")
 
     def inventory(self) -> list[Node]:

@@ -51,8 +51,9 @@ def _start(request: Mapping[str, Any]) -> Any:
 
 
 def _look(request: Mapping[str, Any]) -> Any:
-    facts = looking.node_facts(node_folder(request["cluster"], request["host"]))
-    return None if facts is None else facts._asdict()
+    folder = node_folder(request["cluster"], request["host"])
+    facts = looking.node_facts(folder)
+    return None if facts is None else {**facts._asdict(), "let_go": looking.let_go(folder)}
 
 
 def _stop(request: Mapping[str, Any]) -> Any:

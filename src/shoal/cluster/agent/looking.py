@@ -6,11 +6,12 @@ import json
 import os
 import platform
 from importlib import metadata
+from typing import Any
 
 from shoal.cluster import inventory
 from shoal.cluster.agent import processes
 from shoal.cluster.agent.speed import speed
-from shoal.cluster.agent.values import NODE_FILE, HostFacts, NodeFacts
+from shoal.cluster.agent.values import LET_GO_FILE, NODE_FILE, HostFacts, NodeFacts
 
 
 def host_facts(known_speed: float | None = None) -> HostFacts:
@@ -47,3 +48,13 @@ def node_facts(folder: str) -> NodeFacts | None:
     if facts.dashboard is not None and not any(processes.is_head(command) for command in running.values()):
         return None
     return facts._replace(processes=tuple(sorted(running)))
+
+
+def let_go(folder: str) -> dict[str, Any]:
+    """The nodes that were let go as they stood idle, by host: when and why. Only a head knows."""
+    try:
+        with open(os.path.join(folder, LET_GO_FILE), encoding="utf-8") as file:
+            changes = [json.loads(line) for line in file]
+    except (OSError, ValueError):
+        return {}
+    return {change["host"]: change for change in changes}

@@ -38,6 +38,7 @@ def _shoal(arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn
 def _job(file: str) -> NoReturn:
     with open(file, encoding="utf-8") as opened:
         job = json.load(opened)
+    os.unlink(file)  # The variables in it may be secrets, and nobody needs it any more.
     os.chdir(job["folder"])
     given = job["environment"] if job["environment"] is not None else os.environ
     ray = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}

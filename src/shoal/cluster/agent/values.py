@@ -12,6 +12,8 @@ LONGEST_FOLDER = 40
 """Ray keeps sockets a few folders deeper, and the whole path of a socket has at most 107 characters."""
 TOKEN_FILE = "token"
 NODE_FILE = "node.json"
+LET_GO_FILE = "let-go.jsonl"
+"""On a head: which nodes were let go, and why. Written by the engine's keeper of idle nodes."""
 
 
 class NodeRequest(NamedTuple):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import time
 from typing import Any, NamedTuple
 
@@ -13,6 +15,7 @@ from shoal.engine.ray import arbiter, nodes
 NAME = "shoal-keeper"
 LOOK_S = 1.0
 DRAIN_S = 5.0
+LET_GO_FILE = "let-go.jsonl"
 
 
 class Terms(NamedTuple):
@@ -32,6 +35,7 @@ class Keeper:
         self._busy_at: dict[str, float] = {}
         self._changes: list[dict[str, Any]] = []
         self._leaving: set[str] = set()
+        self._keeping = False
 
     def set_terms(self, terms: Terms) -> None:
         self._terms = terms
@@ -41,6 +45,9 @@ class Keeper:
         return self._changes
 
     async def keep(self) -> None:
+        if self._keeping:  # Every driver asks for it, and no call to an actor that never returns may pile up.
+            return
+        self._keeping = True
         while True:
             await asyncio.sleep(LOOK_S)
             busy = await arbiter.find_or_make().busy.remote()
@@ -60,7 +67,15 @@ class Keeper:
                 self._leaving.add(host)
                 self._busy_at.pop(host)
                 why = f"it stood idle for {idle_s:.0f} s, and {len(staying)} stay"
-                self._changes.append({"at": now, "host": host, "change": "let go", "why": why})
+                self._note({"at": now, "host": host, "change": "let go", "why": why})
+
+    def _note(self, change: dict[str, Any]) -> None:
+        """Also in a file beside the head's own, where `shoal cluster status` finds it."""
+        self._changes.append(change)
+        folder = os.environ.get("SHOAL_NODE")
+        if folder is not None:
+            with open(os.path.join(folder, LET_GO_FILE), "a", encoding="utf-8") as file:
+                file.write(json.dumps(change) + "\n")
 
     def _drain(self, node_id: str) -> bool:
         """Whether Ray agreed: a node that works after all stays."""
