@@ -53,7 +53,7 @@ def killed_after(home: str, run: str, seconds: float) -> int:
         assert said[0] == "begin"
         timer = threading.Timer(seconds, driver.send_signal, [signal.SIGKILL])
         timer.start()
-        lines = driver.stdout.read().splitlines()
+        lines = driver.stdout.read().rpartition("\n")[0].splitlines()  # The last may be cut off.
         timer.join()
     whole = [line for line in lines if line.startswith("committed ")]
     return int(whole[-1].split()[1]) if whole else int(said[1])

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from shoal.files import replacing
 from shoal.spec.cell import text_of
+from shoal.store import arrow
 from shoal.store.rows import Columns, Result, read_columns, results, timestamp
 from shoal.store.sqlite import clean
 
@@ -126,8 +127,8 @@ def _tables(connection: sqlite3.Connection, columns: Columns, schema: Any) -> It
     texts = {field.name for field in schema if pyarrow.types.is_string(field.type)}
     for group in _groups(connection):
         values = _columnar(group, columns, texts)
-        arrays = [pyarrow.array(column, kind) for column, kind in zip(values, schema.types, strict=True)]
-        yield pyarrow.table(arrays, schema=schema)
+        arrays = [arrow.column(each, kind) for each, kind in zip(values, schema.types, strict=True)]
+        yield pyarrow.Table.from_arrays(arrays, schema=schema)
         del group, arrays  # before the next group is read
 
 
