@@ -18,7 +18,7 @@ MISUSES = [
     (["run", "three.yaml", "--set", "trials.tabel=3"], "Did you mean 'table'?"),
     (["run", "three.yaml", "--set", "nonsense"], "nonsense"),
     (["run", "three.yaml", "--cluster", "nope.yaml"], "There is no file 'nope.yaml'"),
-    (["run", "three.yaml", "--detach"], "--detach is not possible yet"),
+    (["run", "three.yaml", "--detach"], "--detach needs --cluster"),
     (["run", "trial.py"], "trial.py"),
     (["run", "."], "folder"),
     (["check"], "Missing argument 'FILE'"),

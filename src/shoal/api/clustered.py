@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from shoal.api.growing import Growing
+from shoal.api.growing import Growing, spares_of
 from shoal.api.machines import Machines
 from shoal.cluster.base import Joined, Provider, Tell
 from shoal.cluster.hosted import HostedProvider
 from shoal.engine.base import Engine
 from shoal.errors import ClusterError, ShoalError
-from shoal.model import Need, Node
+from shoal.model import Need, Node, Plan
+from shoal.plan.scaling import grown
 from shoal.spec import Cluster
 
 
@@ -67,6 +68,20 @@ class ClusterMachines(Machines):
             from shoal.engine.ray import keeper
 
             keeper.ensure(max(1, scale.min), scale.idle_s)
+
+    def at_first(self, need: Need) -> list[Node]:
+        if self.cluster.scale is None or not isinstance(self.provider, HostedProvider):
+            return list(self.nodes)
+        wanted = {*self.provider.wanted(), *self._first(need)}
+        return [node for node in self.nodes if node.host in wanted]
+
+    def with_growth(self, plan: Plan, need: Need) -> Plan:
+        if self.cluster.scale is None or not isinstance(self.provider, HostedProvider):
+            return plan
+        first = {node.host for node in self.at_first(need)}
+        others = [node for node in self.nodes if node.host not in first]
+        spares = spares_of(others, need, self.provider.start_s())
+        return grown(plan, spares, self.cluster.scale.max - len(first))
 
     def growing(self, need: Need, alive: Callable[[], Sequence[Node]]) -> Growing | None:
         if self.cluster.scale is None or not isinstance(self.provider, HostedProvider):

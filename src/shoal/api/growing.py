@@ -54,11 +54,9 @@ class Growing:
         coming = sum(self._slots(node) for node in self._nodes() if node.host in self._coming)
         workers = max(1, progress.workers)
         left_s = left_s * workers / (workers + coming)
-        spares = [
-            Spare(node.host, self._slots(node), self._provider.start_s())
-            for node in self._nodes()
-            if node.host not in there | self._coming | self._failed and self._slots(node)
-        ]
+        taken = there | self._coming | self._failed
+        free = [node for node in self._nodes() if node.host not in taken]
+        spares = spares_of(free, self._need, self._provider.start_s())
         for growth in grow(left_s, workers + coming, spares, most):
             self._coming.add(growth.host)
             self._note(progress.now, growth.host, "requested", growth.why)
@@ -87,6 +85,12 @@ class Growing:
 
     def _slots(self, node: Node) -> int:
         return fitting.capacity(self._need, [node])
+
+
+def spares_of(nodes: Sequence[Node], need: Need, start_s: float) -> list[Spare]:
+    """Those of the nodes that have room for such workers."""
+    slots = [(node.host, fitting.capacity(need, [node])) for node in nodes]
+    return [Spare(host, count, start_s) for host, count in slots if count]
 
 
 def _left_s(progress: Progress) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from shoal.engine import fitting
-from shoal.model import Need, Node
+from shoal.model import Need, Node, Plan
 
 if TYPE_CHECKING:
     from shoal.api.copying import Copying
@@ -60,6 +60,14 @@ class Machines:
 
     def ready(self, need: Need) -> None:
         """Bring up and join what is needed to begin. `close` has to follow; the thread that calls it has to drive."""
+
+    def at_first(self, need: Need) -> list[Node]:
+        """The nodes that a run of such workers begins with."""
+        return list(self.nodes)
+
+    def with_growth(self, plan: Plan, need: Need) -> Plan:
+        """A plan for the nodes at first, less what nodes save that will be started while it runs."""
+        return plan
 
     def growing(self, need: Need, alive: Callable[[], Sequence[Node]]) -> Growing | None:
         """Who starts more nodes while the run needs them; None where there are always as many."""

@@ -13,6 +13,7 @@ from shoal.api.summary import Summary
 from shoal.api.workloads import Prepared
 from shoal.cluster.base import Tell
 from shoal.cluster.here import Here
+from shoal.engine import fitting
 from shoal.errors import NotFound, Problem, SpecError, several
 from shoal.model import Plan
 from shoal.shape.pool import Watcher
@@ -277,8 +278,11 @@ def plan(
 
 
 def _plan(prepared: Prepared, where: Machines, home: str) -> Plan:
-    capacity = where.ensure_room(prepared.job.need)
-    made = prepared.job.plan(list(where.nodes), capacity, recall(home, prepared.job.fingerprint))
+    need = prepared.job.need
+    where.ensure_room(need)
+    nodes = where.at_first(need)
+    profile = recall(home, prepared.job.fingerprint)
+    made = where.with_growth(prepared.job.plan(nodes, fitting.capacity(need, nodes), profile), need)
     return made._replace(decisions=(*made.decisions, *packages.decision(prepared.job, where)))
 
 
