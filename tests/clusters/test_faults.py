@@ -119,7 +119,7 @@ def running(desk: Desk, name: str) -> dict[str, str]:
     return {each["item"]: each["node"] for each in items if each["state"] == "running"}
 
 
-@pytest.mark.parametrize(("name", "cut_s", "count", "ms"), [("five", 5, 400, 200), ("sixty", 60, 420, 1000)])
+@pytest.mark.parametrize(("name", "cut_s", "count", "ms"), [("five", 5, 300, 200), ("sixty", 60, 350, 1000)])
 def test_a_node_that_was_cut_off_and_comes_back_doubles_nothing(
     desk: Desk, lab: str, name: str, cut_s: int, count: int, ms: int
 ) -> None:
