@@ -67,30 +67,30 @@ class Warmed:
         return events
 
 
-class WarmMachines(Machines):
-    """Machines whose engine is warmed."""
+def warm(there: Machines, workers: int) -> list[Warmed]:
+    """From now on its engine is warmed; the engine is in the list once it is made."""
+    made: list[Warmed] = []
+    cold = there.engine
 
-    workers = 0
-    warmed: Warmed
+    def engine(root: str, folder: str, session: str) -> Engine:
+        made.append(Warmed(cold(root, folder, session), workers))
+        return made[0]  # type: ignore[return-value]
 
-    def engine(self, root: str, folder: str, session: str) -> Engine:
-        type(self).warmed = Warmed(super().engine(root, folder, session), self.workers)
-        return self.warmed  # type: ignore[return-value]
+    there.engine = engine  # type: ignore[method-assign]
+    return made
 
 
 def shoal(workload: str, cluster: str, count: str, workers: str = "") -> float:
     """All trials; from when the workers are up, or with none up, from the beginning."""
     there = machines(cluster)
-    if workers:
-        WarmMachines.workers = int(workers)
-        there = WarmMachines(*there)
+    warmed = warm(there, int(workers)) if workers else []
     observer = Observer()
     began = time.monotonic()
     session = new_session(workloads.from_file(workload), there, Here(), observer)
     session.drive()
     if observer.done != int(count):
         raise RuntimeError(f"{observer.done} of {count} trials are done")
-    return observer.last_durable - (WarmMachines.warmed.warm_at if workers else began)
+    return observer.last_durable - (warmed[0].warm_at if warmed else began)
 
 
 def tasks(address: str, count: str) -> float:
