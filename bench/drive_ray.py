@@ -81,7 +81,10 @@ def warm(there: Machines, workers: int) -> list[Warmed]:
 
 
 def shoal(workload: str, cluster: str, count: str, workers: str = "") -> float:
-    """All trials; from when the workers are up, or with none up, from the beginning."""
+    """All trials; from when the workers are up, or where none are to be, from when the process is connected to Ray."""
+    from shoal import spec
+
+    _connect(spec.load(cluster, kind="cluster").address or "auto")  # type: ignore[attr-defined]
     there = machines(cluster)
     warmed = warm(there, int(workers)) if workers else []
     observer = Observer()

@@ -362,3 +362,57 @@ def test_stopping_does_not_wait_for_workers_that_are_still_starting() -> None:
     bench.each_moment = lambda progress: bench.pool.stop() if progress.now > 1 else None
     bench.run()
     assert bench.world.now() < 20
+
+
+def starts(bench: Bench) -> dict[str, list[float]]:
+    """When workers were started, by node."""
+    found: dict[str, list[float]] = {}
+    engine = bench.engine
+    spawn = engine.spawn
+
+    def noted(factory: Factory, place: Any) -> int:
+        found.setdefault(place.host, []).append(engine.now())
+        return spawn(factory, place)
+
+    engine.spawn = noted  # type: ignore[method-assign]
+    return found
+
+
+def test_the_first_worker_of_a_node_starts_alone_where_starts_are_slow() -> None:
+    bench = Bench(
+        items(*[1.0] * 40), nodes=[Node("n0", 2, 1 << 30), Node("n1", 2, 1 << 30)], startup=Startup(0.4)
+    )
+    bench.engine.stagger_s = 5.0
+    began, found = bench.engine.now(), starts(bench)
+    bench.run()
+    assert {host: len(times) for host, times in found.items()} == {"n0": 2, "n1": 2}
+    for first, second in found.values():
+        assert first - began < 0.1
+        assert 1.4 <= second - first < 2.0, "the second comes when the first has done an item"
+
+
+def test_others_do_not_wait_for_ever_for_a_first_worker_that_does_not_come_up() -> None:
+    bench = Bench(items(*[1.0] * 40), nodes=[Node("n0", 2, 1 << 30)], startup=Startup(100.0))
+    bench.engine.stagger_s = 3.0
+    found = starts(bench)
+    bench.run()
+    [(first, second)] = found.values()
+    assert 3.0 <= second - first < 4.0
+
+
+def test_places_that_were_held_are_given_back_when_the_first_worker_did_it_all() -> None:
+    bench = Bench(items(0.001, 0.001, 0.001), nodes=[Node("n0", 3, 1 << 30)], startup=Startup(1.0))
+    bench.engine.stagger_s = 60.0
+    found = starts(bench)
+    bench.pool.run()
+    assert len(found["n0"]) < 3
+    assert len(bench.engine.reserve([Need()] * 3, 0.0).places) == 3
+
+
+def test_the_end_does_not_wait_for_workers_that_are_still_starting() -> None:
+    startups = iter([0.1, 500.0])
+    nodes = [Node("n0", 2, 1 << 30)]
+    world = SimWorld(nodes, by_params, startup=lambda _: Startup(next(startups)), limit_s=1e5, record=True)
+    bench = Bench(items(0.5, 0.5), world=world)
+    bench.run()
+    assert bench.world.now() < 20

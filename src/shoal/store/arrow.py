@@ -25,9 +25,9 @@ def _buffers(values: Sequence[Any], kind: str) -> list[bytes | array[Any]]:
     if kind == "bool":
         return [_bits([bool(value) for value in values])]
     if kind == "int64":
-        return [array("q", (value or 0 for value in values))]
+        return [array("q", (0 if value is None else value for value in values))]
     if kind == "double":
-        return [array("d", (value or 0.0 for value in values))]
+        return [array("d", (0.0 if value is None else value for value in values))]
     texts = [b"" if value is None else value.encode("utf-8", "surrogateescape") for value in values]
     return [array("i", accumulate(map(len, texts), initial=0)), b"".join(texts)]
 

@@ -52,6 +52,7 @@ class LocalEngine(Talking):
 
     name = "local"
     latency_s = 0.0
+    stagger_s = 0.0
 
     def __init__(
         self,

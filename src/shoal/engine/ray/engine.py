@@ -71,6 +71,7 @@ class RayEngine(Talking):
 
     name = "ray"
     latency_s = 0.01
+    stagger_s = 0.6
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ class SimEngine:
 
     name = "sim"
     latency_s = 0.0
+    stagger_s = 0.0
 
     def __init__(self, cluster: Cluster, driver: Driver, crash_after_calls: int | None = None) -> None:
         self._cluster = cluster

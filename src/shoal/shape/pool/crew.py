@@ -90,6 +90,8 @@ class Crew:
         self._need = need
         self._concurrent = concurrent
         self._pending: deque[int] = deque()
+        self._held: list[Place] = []
+        """Places whose workers wait until the first worker of their node has done something."""
         self.start_failures = 0
         """Workers in a row that ended before they had started an item."""
         self._any_ready = False
@@ -105,10 +107,14 @@ class Crew:
     def grow(self, useful: int) -> None:
         """Ask for workers up to `useful`, within the limit; give up what is asked for in excess."""
         staying = sum(not member.leaving for member in self.members.values())
+        while self._held and staying + len(self._held) > useful:
+            self._engine.release(self._held.pop())
+        self._spawn_held()
+        staying = sum(not member.leaving for member in self.members.values()) + len(self._held)
         wanted = max(0, min(useful, self.limit()) - staying)
         if self._concurrent is not None:
             # One that leaves still runs its item, and counts against the limit.
-            wanted = min(wanted, self._concurrent - len(self.members))
+            wanted = min(wanted, self._concurrent - len(self.members) - len(self._held))
         if self.limit() == 0:
             self._no_room(useful)
             return
@@ -150,8 +156,25 @@ class Crew:
             self._pending.remove(event.reservation)
 
     def _spawn(self, place: Place) -> None:
+        if self._is_first_still_starting(place.host):
+            self._held.append(place)
+            return
         number = self._engine.spawn(self._factory, place)
         self.members[number] = Member(number, place, self._engine.now())
+
+    def _spawn_held(self) -> None:
+        held, self._held = self._held, []
+        for place in held:
+            self._spawn(place)
+
+    def _is_first_still_starting(self, host: str) -> bool:
+        """Where starts are slow, many at once on one machine only delay the first, which could begin."""
+        if not self._engine.stagger_s:
+            return False
+        here = [member for member in self.members.values() if member.node == host]
+        if not here or any(member.items for member in here):
+            return False
+        return self._engine.now() - min(member.spawned_at for member in here) < self._engine.stagger_s
 
     def ready(self, event: WorkerReady) -> None:
         member = self.members.get(event.worker)
@@ -212,6 +235,8 @@ class Crew:
     def abandon_reservations(self) -> None:
         while self._pending:
             self._engine.cancel_reservation(self._pending.pop())
+        while self._held:
+            self._engine.release(self._held.pop())
 
     def uses(self, now: float) -> list[WorkerUse]:
         return sorted([*self.past, *(member.use(now) for member in self.members.values())])

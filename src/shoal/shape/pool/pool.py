@@ -162,7 +162,9 @@ class Pool:
         self._ready.wake(now)
         self._reorder()
         self._crew.grow(len(self._ready) + len(self._flights))
-        members = [m for m in self._crew.members.values() if not m.leaving and not m.recalled]
+        # What waits for a start could be done by others meanwhile.
+        started = [m for m in self._crew.members.values() if m.ready_at is not None]
+        members = [m for m in started if not m.leaving and not m.recalled]
         for member in sorted(members, key=lambda member: len(member.flights)):
             if not self._ready:
                 break
@@ -378,7 +380,10 @@ class Pool:
             self._kill_at = now + self._policy.grace_s
             for member in self._crew.members.values():
                 member.leaving = True
-                self._engine.end(member.number)
+                if member.ready_at is None:  # Nobody waits for the start of a worker that has nothing to do.
+                    self._engine.kill(member.number)
+                else:
+                    self._engine.end(member.number)
         elif now >= self._kill_at:
             self._kill_at = now + self._policy.grace_s
             for number in self._crew.members:
