@@ -137,6 +137,18 @@ def test_the_next_attempt_finds_what_the_last_one_left(
         assert storage.read("runs/run-1/checkpoints/t2/deep/step") == b"t2"
 
 
+def test_a_storage_that_fails_fails_what_needs_it_by_name(cluster: Any, tmp_path: Path, work: Path) -> None:
+    storage = open_storage("http://127.0.0.1:1/nobody-writes-here")
+    watch = Watch()
+    run_pool(tmp_path / "run-1", work, watch, storage, Need(cpu=0.5))
+    assert len(watch.ended) == 3
+    for ended in watch.ended:
+        assert ended.outcome.state == "failed"
+        assert "its checkpoint cannot be brought from http://127.0.0.1:1" in str(ended.outcome.error)
+    said = "".join(path.read_text() for path in (tmp_path / "run-1" / "logs").iterdir())
+    assert "shoal: The checkpoint of t1 cannot be kept: " in said
+
+
 def test_a_node_that_is_lost_leaves_its_checkpoints_behind(cluster: Any, tmp_path: Path, work: Path) -> None:
     (work / "wait").touch()
     root = tmp_path / "run-1"

@@ -12,7 +12,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -68,7 +68,9 @@ class WorkerActor:
         self._log_sent = 0
         self._changed = asyncio.Event()
         self._gathered: list[messages.Message] = []
-        self._checkpoints = Checkpoints(os.path.join(self._root, "checkpoints"), checkpoints, self._tell)
+        self._checkpoints = Checkpoints(
+            os.path.join(self._root, "checkpoints"), checkpoints, self._tell, self._report
+        )
         self._running: str | None = None
         self._names: dict[int, str] = {}
         self._ahead = 0
@@ -103,11 +105,24 @@ class WorkerActor:
         if message[0] == "chunk":
             self._names.update(messages.names(message[1]))
             self._ahead += len(message[1])
-            await self._checkpoints.bring(message[1])
+            failed = await self._checkpoints.bring(message[1])
+            if failed:
+                message = ["chunk", self._refuse(message[1], failed)]
+                if not message[1]:
+                    return
         self._connection.send(message)
         while self._connection.backlog:
             await asyncio.sleep(0.001)
             self._connection.flush()
+
+    def _refuse(self, entries: Sequence[messages.Entry], failed: Mapping[str, str]) -> list[messages.Entry]:
+        """The items that can begin. The others have failed without ever reaching the process."""
+        for entry in entries:
+            if (why := failed.get(entry[3])) is not None:
+                self._ahead -= 1
+                at = time.time()
+                self._tell(messages.ended(entry[0], entry[1], at, "failed", {}, why, 0.0, 0, 0, kept=False))
+        return [entry for entry in entries if entry[3] not in failed]
 
     async def events(self) -> AsyncIterator[list[messages.Message]]:
         """Batches of messages, the last of them `exit`. What an item wrote and left travels before its end."""
@@ -154,6 +169,11 @@ class WorkerActor:
     def _tell(self, message: messages.Message) -> None:
         self._gathered.append(message)
         self._changed.set()
+
+    def _report(self, line: str) -> None:
+        """In the worker's own log, where people look when an item went wrong."""
+        with open(self._log, "a", encoding="utf-8") as file:
+            file.write(f"shoal: {line}\n")
 
     async def _something(self) -> None:
         """Wait until the process says something, or is gone."""

@@ -9,12 +9,14 @@ import asyncio
 import base64
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from shoal import namespaces
 from shoal.engine.ray import shipping
 from shoal.engine.workers.messages import Entry, Message
+from shoal.errors import ShoalError
 from shoal.files import Storage
 from shoal.files.mirror import State, mirror_down, mirror_up
 
@@ -43,12 +45,19 @@ def home_of(root: str, storage: Storage | None, *, same_machine: bool) -> Home:
 
 
 class Checkpoints:
-    """Of one worker, in its actor. `send` takes messages to the driver."""
+    """Of one worker, in its actor. `send` takes messages to the driver, `report` a line to the worker's log.
 
-    def __init__(self, folder: str, home: Home, send: Callable[[Message], None]) -> None:
+    Where a checkpoint cannot be kept, that is reported, and the item goes on: only what it needs to begin can fail it.
+    """
+
+    def __init__(
+        self, folder: str, home: Home, send: Callable[[Message], None], report: Callable[[str], None]
+    ) -> None:
         self._folder = folder
         self._home = home
         self._send = send
+        self._report = report
+        self._reported = ""
         self._seen: Signature = ()
         self._kept: Signature = ()
         self._states: dict[str, State] = {}
@@ -59,25 +68,33 @@ class Checkpoints:
         else:
             os.makedirs(folder, mode=0o700, exist_ok=True)
 
-    async def bring(self, entries: Sequence[Entry]) -> None:
-        """Before items start: what earlier hand-outs of them left in the storage."""
+    async def bring(self, entries: Sequence[Entry]) -> dict[str, str]:
+        """Before items start: what earlier hand-outs of them left in the storage. By item, why that cannot be had."""
         storage = self._home.storage
         if storage is None:
-            return
+            return {}
         again = [entry[3] for entry in entries if entry[1] > 1]
-        await asyncio.gather(*(asyncio.to_thread(self._download, storage, item) for item in again))
+        brought = await asyncio.gather(*(asyncio.to_thread(self._download, storage, item) for item in again))
+        return {item: why for item, why in zip(again, brought, strict=True) if why is not None}
 
-    def _download(self, storage: Storage, item: str) -> None:
+    def _download(self, storage: Storage, item: str) -> str | None:
+        """Why it failed, or None. Without what it left, an item would begin anew and nobody would know."""
         target = os.path.join(self._folder, item)
         shutil.rmtree(target, ignore_errors=True)
-        with _outside():
-            self._states[item] = mirror_down(storage, f"{self._home.prefix}/{item}", target).state
+        try:
+            with _outside():
+                self._states[item] = mirror_down(storage, f"{self._home.prefix}/{item}", target).state
+        except (ShoalError, OSError) as error:
+            shutil.rmtree(target, ignore_errors=True)
+            return f"its checkpoint cannot be brought from {storage.url}: {error}"
+        return None
 
     def unpack(self, item: str, archive: str) -> None:
         """What the driver has of an item that starts again."""
         target = os.path.join(self._folder, item)
         shutil.rmtree(target, ignore_errors=True)
-        shipping.extract(base64.b64decode(archive), target)
+        with self._reporting(item, "unpacked"):
+            shipping.extract(base64.b64decode(archive), target)
 
     async def watch(self, running: Callable[[], str | None]) -> None:
         """Keep what the running item writes, from time to time. Runs until it is cancelled."""
@@ -88,8 +105,9 @@ class Checkpoints:
                 continue
             now = _signature(os.path.join(self._folder, item))
             if now and now == self._seen and now != self._kept:
-                await self._keep(item)
-                self._kept = now
+                with self._reporting(item, "kept"):
+                    await self._keep(item)
+                    self._kept = now
             self._seen = now
 
     async def leave(self, item: str) -> None:
@@ -97,10 +115,22 @@ class Checkpoints:
         folder = os.path.join(self._folder, item)
         if self._home.path is not None or not _signature(folder):
             return
-        await self._keep(item)
+        with self._reporting(item, "kept"):
+            await self._keep(item)
         self._states.pop(item, None)
         self._seen = self._kept = ()
         shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def _reporting(self, item: str, what: str) -> Iterator[None]:
+        """A trouble becomes one line in the log, until another comes: it is met again at every look."""
+        try:
+            yield
+        except (ShoalError, OSError) as error:
+            trouble = f"The checkpoint of {item} cannot be {what}: {error}"
+            if trouble != self._reported:
+                self._reported = trouble
+                self._report(trouble)
 
     async def _keep(self, item: str) -> None:
         folder = os.path.join(self._folder, item)

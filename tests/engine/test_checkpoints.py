@@ -1,0 +1,77 @@
+"""What an actor does with checkpoints, without a cluster: it needs a folder and a storage only."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from shoal.engine.ray import checkpoints
+from shoal.engine.ray.checkpoints import Checkpoints, Home
+from shoal.engine.workers.messages import Message
+from shoal.files import Storage, open_storage
+
+NOWHERE = "http://127.0.0.1:1/nobody-writes-here"
+
+
+class Node:
+    """A folder of a node, and what was said there."""
+
+    def __init__(self, folder: Path, storage: Storage) -> None:
+        self.folder = folder
+        self.told: list[Message] = []
+        self.reported: list[str] = []
+        home = Home(None, storage, "runs/r/checkpoints")
+        self.checkpoints = Checkpoints(str(folder), home, self.told.append, self.reported.append)
+
+    def write(self, item: str, **files: str) -> None:
+        (self.folder / item).mkdir(exist_ok=True)
+        for name, text in files.items():
+            (self.folder / item / name).write_text(text)
+
+    def read(self, item: str) -> dict[str, str]:
+        return {path.name: path.read_text() for path in sorted((self.folder / item).glob("*"))}
+
+    def bring(self, item: str, attempt: int) -> dict[str, str]:
+        return asyncio.run(self.checkpoints.bring([(1, attempt, 1, item, {}, {})]))
+
+    def leave(self, item: str) -> None:
+        asyncio.run(self.checkpoints.leave(item))
+
+
+def test_an_item_whose_checkpoint_cannot_be_brought_is_named(tmp_path: Path) -> None:
+    node = Node(tmp_path / "node", open_storage(NOWHERE))
+    failed = node.bring("t1", 2)
+    assert list(failed) == ["t1"]
+    assert "cannot be brought from http://127.0.0.1:1" in failed["t1"]
+    assert node.bring("t2", 1) == {}
+
+
+def test_what_cannot_be_kept_is_reported_and_stops_nothing(tmp_path: Path) -> None:
+    node = Node(tmp_path / "node", open_storage(NOWHERE))
+    node.write("t1", step="1")
+    node.leave("t1")
+    assert len(node.reported) == 1
+    assert node.reported[0].startswith("The checkpoint of t1 cannot be kept: ")
+    assert not (node.folder / "t1").exists()
+
+
+def test_watching_goes_on_after_a_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(tmp_path / "node", open_storage(NOWHERE))
+    node.write("t1", step="1")
+
+    async def watched() -> None:
+        watching = asyncio.create_task(node.checkpoints.watch(lambda: running[0]))
+        for item in ("t1", "t2"):
+            running[0] = item
+            node.write(item, step="1")
+            while not any(item in line for line in node.reported):
+                await asyncio.sleep(0.01)
+                assert not watching.done()
+        watching.cancel()
+
+    running: list[str | None] = [None]
+    monkeypatch.setattr(checkpoints, "LOOK_S", 0.01)
+    asyncio.run(asyncio.wait_for(watched(), 30))
+    assert len(node.reported) == 2
