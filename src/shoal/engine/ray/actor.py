@@ -203,7 +203,8 @@ class WorkerActor:
         gathered, self._gathered = self._gathered, []
         if not gathered and self._status is None:
             return []
-        return [*self._new_log(), *self._left_files(gathered), *gathered]
+        files = self._left_files(gathered)
+        return [*self._new_log(), *files, *gathered]
 
     def _new_log(self) -> list[messages.Message]:
         """What was written to the log since the last look."""
@@ -220,7 +221,8 @@ class WorkerActor:
         files: list[messages.Message] = []
         for seq in messages.kept(gathered):
             folder = os.path.join(self._root, "items", self._names[seq])
-            files.append(["files", self._names[seq], base64.b64encode(shipping.archive_of(folder)).decode()])
+            archive = shipping.archive_of(folder, self._report)
+            files.append(["files", self._names[seq], base64.b64encode(archive).decode()])
             shutil.rmtree(folder, ignore_errors=True)
         return files
 

@@ -57,7 +57,7 @@ class Checkpoints:
         self._home = home
         self._send = send
         self._report = report
-        self._reported = ""
+        self._reported: set[str] = set()
         self._seen: Signature = ()
         self._kept: Signature = ()
         self._states: dict[str, State] = {}
@@ -123,21 +123,26 @@ class Checkpoints:
 
     @contextmanager
     def _reporting(self, item: str, what: str) -> Iterator[None]:
-        """A trouble becomes one line in the log, until another comes: it is met again at every look."""
+        """A trouble becomes one line in the log: it is met again at every look."""
         try:
             yield
         except (ShoalError, OSError) as error:
-            trouble = f"The checkpoint of {item} cannot be {what}: {error}"
-            if trouble != self._reported:
-                self._reported = trouble
-                self._report(trouble)
+            self._say(f"The checkpoint of {item} cannot be {what}: {error}")
+
+    def _say(self, trouble: str) -> None:
+        if trouble not in self._reported:
+            self._reported.add(trouble)
+            self._report(trouble)
 
     async def _keep(self, item: str) -> None:
         folder = os.path.join(self._folder, item)
         if self._home.storage is not None:
             await asyncio.to_thread(self._upload, self._home.storage, item, folder)
         else:
-            archive = await asyncio.to_thread(shipping.archive_of, folder)
+            left_out: list[str] = []
+            archive = await asyncio.to_thread(shipping.archive_of, folder, left_out.append)
+            for line in left_out:
+                self._say(line)
             self._send(["checkpoint", item, base64.b64encode(archive).decode()])
 
     def _upload(self, storage: Storage, item: str, folder: str) -> None:
@@ -151,6 +156,7 @@ class Checkpoints:
 def replace(root: str, message: Message) -> None:
     """In the driver: a checkpoint that came becomes the one that is kept, whole or not at all."""
     target = os.path.join(root, "checkpoints", message[1])
+    shutil.rmtree(f"{target}.coming", ignore_errors=True)
     shipping.extract(base64.b64decode(message[2]), f"{target}.coming")
     shutil.rmtree(target, ignore_errors=True)
     os.rename(f"{target}.coming", target)
