@@ -15,7 +15,7 @@ from shoal.store.sqlite import connect_to_read
 
 RECORD = "run.db"
 _SNAPSHOT = ".copy.db"
-_OWN = (RECORD, "lock", "stop")
+_OWN = (RECORD, _SNAPSHOT, "lock", "stop")
 """What is not copied as it lies there: the record is in use, the rest is for this machine only."""
 
 
