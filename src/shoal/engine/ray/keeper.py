@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import time
 from typing import Any, NamedTuple
@@ -11,6 +12,8 @@ from typing import Any, NamedTuple
 import ray
 
 from shoal.engine.ray import arbiter, nodes
+
+_log = logging.getLogger(__name__)
 
 NAME = "shoal-keeper"
 LOOK_S = 1.0
@@ -50,8 +53,14 @@ class Keeper:
         self._keeping = True
         while True:
             await asyncio.sleep(LOOK_S)
-            busy = await arbiter.find_or_make().busy.remote()
-            self._look(nodes.alive(), set(busy), time.time())
+            try:
+                await self._look_around()
+            except Exception:  # noqa: BLE001 - whatever it was: nobody would start the keeper again.
+                _log.exception("Idle nodes could not be looked for; that is tried again.")
+
+    async def _look_around(self) -> None:
+        busy = await arbiter.find_or_make().busy.remote()
+        self._look(nodes.alive(), set(busy), time.time())
 
     def _look(self, alive: dict[str, tuple[str, Any]], busy: set[str], now: float) -> None:
         for host in alive:
