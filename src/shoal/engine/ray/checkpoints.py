@@ -11,7 +11,7 @@ import base64
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from shoal import namespaces
@@ -70,7 +70,7 @@ class Checkpoints:
         """Which attempt each item that was handed out here is, as the storage counts."""
         if home.path is not None:
             os.makedirs(home.path, exist_ok=True)
-            if not os.path.islink(folder):
+            with suppress(FileExistsError):  # Another worker on this node was quicker.
                 os.symlink(home.path, folder)
         else:
             os.makedirs(folder, mode=0o700, exist_ok=True)
