@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+import os
 from pathlib import Path
-from threading import Barrier
 
 import pytest
 
@@ -126,14 +125,10 @@ def test_a_run_that_counts_anew_goes_on_from_the_newest_checkpoint(tmp_path: Pat
     assert node.read("t1") == {"step": "7"}
 
 
-def test_workers_of_one_node_may_begin_at_the_same_moment(tmp_path: Path) -> None:
-    together = Barrier(4)
-
-    def begin(number: int) -> None:
-        together.wait(30)
-        Checkpoints(str(tmp_path / f"{number}"), Home(str(tmp_path / "shared")), print, print)
-
-    with ThreadPoolExecutor(4) as pool:
-        for number in range(100):
-            list(pool.map(begin, [number] * 4))
-            assert (tmp_path / f"{number}").resolve() == tmp_path / "shared"
+def test_workers_of_one_node_may_begin_at_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os.path, "islink", lambda path: False)  # As it was when both looked.
+    for _ in range(2):
+        Checkpoints(str(tmp_path / "node"), Home(str(tmp_path / "shared")), print, print)
+    assert os.readlink(tmp_path / "node") == str(tmp_path / "shared")

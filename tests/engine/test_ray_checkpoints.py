@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,7 +123,7 @@ def work(tmp_path: Path) -> Path:
 def test_the_next_attempt_finds_what_the_last_one_left(
     cluster: Any, tmp_path: Path, work: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
-    storage = None
+    storage, began_s = None, time.time()
     if kind == "shared folder":
         storage = open_storage(str(tmp_path / "shared"))
     elif kind == "s3":
@@ -129,6 +131,8 @@ def test_the_next_attempt_finds_what_the_last_one_left(
     root = tmp_path / "run-1"
     watch = Watch()
     run_pool(root, work, watch, storage, Need(cpu=0.5))
+    left = Path(tempfile.gettempdir(), f"shoal-{os.getuid()}", "runs").glob("run-1-*")
+    assert [path for path in left if path.stat().st_mtime > began_s] == [], "nothing is left on the nodes"
     found = {ended.item.id: ended.outcome.metrics.get("found") for ended in watch.ended}
     assert found == {"t1": "t1", "t2": "t2", "t3": "t3"}
     if storage is None:

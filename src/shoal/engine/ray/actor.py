@@ -18,7 +18,7 @@ from typing import Any
 import ray
 
 from shoal import namespaces
-from shoal.engine.ray import shipping
+from shoal.engine.ray import holding, shipping
 from shoal.engine.ray.checkpoints import Checkpoints, Home
 from shoal.engine.workers import messages, packages
 from shoal.engine.workers.connection import Connection
@@ -32,6 +32,8 @@ BATCH_S = 0.002
 """How long messages are gathered before they travel together, when little is told or the worker has nothing left."""
 BUSY_S = 0.02
 """A worker that tells much is heard this often: each batch costs every process on its way a turn."""
+FORGOTTEN_S = 3600.0
+"""What actors that were killed left on their node is removed by the next one, not before this."""
 KEPT_VARIABLES = (
     "PATH",
     "HOME",
@@ -63,6 +65,8 @@ class WorkerActor:
         """`wanted` was installed on this node before (see `engine.ray.packages`): here it is only found again."""
         base = _base()
         self._root = os.path.join(base, "runs", run)
+        self._in_use = holding.hold(self._root)
+        holding.remove_old(os.path.join(base, "runs"), FORGOTTEN_S)
         for name in ("logs", "items"):
             os.makedirs(os.path.join(self._root, name), mode=0o700, exist_ok=True)
         self._log = os.path.join(self._root, request["log"])
@@ -147,10 +151,17 @@ class WorkerActor:
                     told_at = loop.time()
             self._hear()
             await self._leave_checkpoints()
-            yield [*self._batch(), ["exit", self._status["status"], self._status["why"]]]
+            last = self._batch()
+            self._leave_folder()
+            yield [*last, ["exit", self._status["status"], self._status["why"]]]
         finally:
             watching.cancel()
             self._zygote.close()
+
+    def _leave_folder(self) -> None:
+        """All that was in it has travelled. Before the driver hears of the end, as it ends this actor then."""
+        self._in_use.close()
+        holding.remove_unused(self._root)
 
     async def _leave_checkpoints(self) -> None:
         """Of items that are over, before the driver hears of it."""

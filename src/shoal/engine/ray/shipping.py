@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
 import fnmatch
 import hashlib
 import io
 import os
+import shutil
 import stat
 import tarfile
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from shoal.engine.ray import holding
 from shoal.errors import SpecError
 from shoal.leaving_out import IGNORE_FILE, left_out
 from shoal.units import format_size
 
 LARGEST_BYTES = 256 << 20
 NAMED = 5
+UNUSED_S = 7 * 24 * 3600.0
+"""How long a folder is kept on a node for the next run with the same files."""
 
 
 class Package(NamedTuple):
@@ -93,14 +96,25 @@ def _files(folder: str, patterns: list[str], below: str = "") -> Iterator[str]:
 
 
 def unpack(package: Package, cache: str) -> str:
-    """The folder on this machine; unpacked by the first who asks, while others wait."""
+    """The folder on this machine, for as long as this process lives; unpacked by the first who asks, while others wait.
+
+    Those that nobody uses are removed, some time after the last use.
+    """
     target = os.path.join(cache, package.digest)
-    os.makedirs(cache, mode=0o700, exist_ok=True)
-    with open(f"{target}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not os.path.isdir(target):
-            extract(package.data, f"{target}.part")
-            os.rename(f"{target}.part", target)
+    while True:
+        held = holding.hold(target)
+        if os.path.isdir(target):
+            break
+        held.close()
+        with holding.hold(target, alone=True):
+            if not os.path.isdir(target):
+                shutil.rmtree(f"{target}.part", ignore_errors=True)
+                extract(package.data, f"{target}.part")
+                os.rename(f"{target}.part", target)
+    os.utime(target)
+    with held:
+        os.dup(held.fileno())  # Never closed: the lock ends with this process.
+    holding.remove_old(cache, UNUSED_S)
     return target
 
 
