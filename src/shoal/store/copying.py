@@ -12,8 +12,8 @@ from pathlib import Path
 
 from shoal.errors import NotFound, SpecError, StoreError
 from shoal.files import Storage
-from shoal.files.base import joined
 from shoal.files.mirror import State, mirror_down, mirror_up
+from shoal.files.turns import is_over, take_turn
 from shoal.store.home import make_home, run_folder
 from shoal.store.sqlite import connect_to_read, in_our_words
 
@@ -21,9 +21,8 @@ RECORD = "run.db"
 _SNAPSHOT = ".copy.db"
 _OWN = (RECORD, _SNAPSHOT, "lock", "stop")
 """What is not copied as it lies there: the record is in use, the rest is for this machine only."""
-
-
 _DRIVERS = "drivers"
+"""Below it, the turns of those who wrote the copy."""
 
 
 class RunCopy:
@@ -48,7 +47,7 @@ class RunCopy:
         """
         snapshot = os.path.join(self._folder, _SNAPSHOT)
         if self._number is None:
-            self._number = _claim(self._storage, self._prefix)
+            self._number = take_turn(self._storage, f"{self._prefix}/{_DRIVERS}")
         self._ensure_last(self._number)
         try:
             with in_our_words(snapshot, self._run):
@@ -68,24 +67,11 @@ class RunCopy:
                 os.unlink(snapshot)
 
     def _ensure_last(self, number: int) -> None:
-        if self._storage.exists(_driver(self._prefix, number + 1)):
+        if is_over(self._storage, f"{self._prefix}/{_DRIVERS}", number):
             raise StoreError(
                 f"Run {self._run!r} is driven from elsewhere by now: its copy is that driver's.",
                 hint="Stop this one: what it does from now on is not in the copy.",
             )
-
-
-def _claim(storage: Storage, prefix: str) -> int:
-    """Be the run's last driver: the number. Those before can tell, as there is never a number left out."""
-    names = [entry.key.rpartition("/")[2] for entry in storage.list(joined(prefix, _DRIVERS))]
-    number = max((int(name) for name in names if name.isdecimal()), default=0) + 1
-    while not storage.write_new(_driver(prefix, number), os.urandom(8).hex().encode()):
-        number += 1
-    return number
-
-
-def _driver(prefix: str, number: int) -> str:
-    return f"{prefix}/{_DRIVERS}/{number}"
 
 
 def _backup(source: str, target: str) -> None:
@@ -107,7 +93,7 @@ def bring_back(storage: Storage, run: str, home: str) -> None:
         raise NotFound(f"There is no run {run!r} here, and no copy of it in {storage.url}.")
     make_home(home)
     aside = os.path.join(home, "runs", f".coming-{run}")
-    _claim(storage, _prefix(run))
+    take_turn(storage, f"{_prefix(run)}/{_DRIVERS}")
     mirror_down(storage, _prefix(run), aside, exclude=lambda key: key.startswith(f"{_DRIVERS}/"))
     os.rename(aside, run_folder(home, run))
 
