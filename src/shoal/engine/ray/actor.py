@@ -24,6 +24,7 @@ from shoal.engine.workers import messages, packages
 from shoal.engine.workers.connection import Connection
 from shoal.engine.workers.spawning import ZygoteClient
 from shoal.files import make_private
+from shoal.model.marks import NODE_VARIABLE
 from shoal.model.packages import Packages
 
 LOG_BLOCK = 1 << 20
@@ -241,7 +242,7 @@ class WorkerActor:
 
 def _base() -> str:
     """Where things are kept on this node: with the node's own, where Shoal started it, so that they go with it."""
-    of_node = os.environ.get("SHOAL_NODE")
+    of_node = os.environ.get(NODE_VARIABLE)
     path = os.path.join(of_node or tempfile.gettempdir(), "work" if of_node else f"shoal-{os.getuid()}")
     return make_private(path)
 
