@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import IO
 
 from shoal.engine.ray import holding, shipping
+
+
+def openings(path: str) -> int:
+    """How often this process has the file open."""
+    links = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            links.append(os.readlink(f"/proc/self/fd/{name}"))
+    return links.count(path)
 
 
 def test_the_last_one_out_removes_the_folder(tmp_path: Path) -> None:
@@ -37,6 +48,10 @@ def test_who_waited_for_a_removal_holds_the_new_lock(tmp_path: Path) -> None:
     held: list[IO[str]] = []
     waiting = Thread(target=lambda: held.append(holding.hold(folder)))
     waiting.start()
+    give_up = time.monotonic() + 30
+    while openings(f"{folder}.lock") < 2:
+        assert time.monotonic() < give_up, "the other one does not wait for the lock"
+        time.sleep(0.001)
     os.unlink(f"{folder}.lock")
     alone.close()
     waiting.join(30)
