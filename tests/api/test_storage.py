@@ -66,6 +66,36 @@ def test_a_run_whose_machine_is_gone_goes_on_from_its_copy(
     assert [after[x] == before[x] for x in range(6)] == [True, True, True, False, False, False]
 
 
+def test_a_driver_that_was_replaced_leaves_the_copy_alone(work: Path, tmp_path: Path) -> None:
+    run = shoal.run("s.yaml", cluster="lab.yaml", display=False)
+    storage = open_storage(str(work.parent / "shared"))
+    cut_off = RunCopy(run.folder, storage)
+    cut_off.write()
+    bring_back(storage, run.id, str(tmp_path / "elsewhere"))
+    assert not (tmp_path / "elsewhere" / "runs" / run.id / "drivers").exists()
+    heir = RunCopy(str(tmp_path / "elsewhere" / "runs" / run.id), storage)
+    record = work.parent / "shared" / "runs" / run.id / "run.db"
+    for _ in range(2):
+        before = record.stat().st_mtime_ns
+        with pytest.raises(shoal.ShoalError, match="driven from elsewhere by now"):
+            cut_off.write()
+        assert record.stat().st_mtime_ns == before
+        heir.write()
+        assert record.stat().st_mtime_ns > before
+
+
+def test_a_record_that_cannot_be_copied_stops_nothing(work: Path) -> None:
+    run = shoal.run("s.yaml", cluster="lab.yaml", display=False)
+    (Path(run.folder) / "run.db").write_bytes(b"no database" * 1000)
+    told: list[str] = []
+    storage = open_storage(str(work.parent / "shared"))
+    broken = copying.Copying(run.folder, storage, None, told.append, lambda: 0.0)
+    broken.finish()
+    assert broken.problem is not None
+    assert len(told) == 1
+    assert "cannot be copied to" in told[0]
+
+
 def test_a_run_that_is_nowhere_says_so(work: Path) -> None:
     with pytest.raises(shoal.NotFound, match=r"no copy of it in .*shared"):
         shoal.resume("s-0000", cluster="lab.yaml", display=False)

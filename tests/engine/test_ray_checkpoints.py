@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,7 +123,7 @@ def work(tmp_path: Path) -> Path:
 def test_the_next_attempt_finds_what_the_last_one_left(
     cluster: Any, tmp_path: Path, work: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
-    storage = None
+    storage, began_s = None, time.time()
     if kind == "shared folder":
         storage = open_storage(str(tmp_path / "shared"))
     elif kind == "s3":
@@ -129,12 +131,27 @@ def test_the_next_attempt_finds_what_the_last_one_left(
     root = tmp_path / "run-1"
     watch = Watch()
     run_pool(root, work, watch, storage, Need(cpu=0.5))
+    left = Path(tempfile.gettempdir(), f"shoal-{os.getuid()}", "runs").glob("run-1-*")
+    assert [path for path in left if path.stat().st_mtime > began_s] == [], "nothing is left on the nodes"
     found = {ended.item.id: ended.outcome.metrics.get("found") for ended in watch.ended}
     assert found == {"t1": "t1", "t2": "t2", "t3": "t3"}
     if storage is None:
         assert (root / "checkpoints" / "t2" / "deep" / "step").read_text() == "t2"
     else:
-        assert storage.read("runs/run-1/checkpoints/t2/deep/step") == b"t2"
+        where = "t2/2" if kind == "s3" else "t2"  # The second attempt's own, where it is a copy.
+        assert storage.read(f"runs/run-1/checkpoints/{where}/deep/step") == b"t2"
+
+
+def test_a_storage_that_fails_fails_what_needs_it_by_name(cluster: Any, tmp_path: Path, work: Path) -> None:
+    storage = open_storage("http://127.0.0.1:1/nobody-writes-here")
+    watch = Watch()
+    run_pool(tmp_path / "run-1", work, watch, storage, Need(cpu=0.5))
+    assert len(watch.ended) == 3
+    for ended in watch.ended:
+        assert ended.outcome.state == "failed"
+        assert "its checkpoint cannot be brought from http://127.0.0.1:1" in str(ended.outcome.error)
+    said = "".join(path.read_text() for path in (tmp_path / "run-1" / "logs").iterdir())
+    assert "shoal: The checkpoint of t1 cannot be kept: " in said
 
 
 def test_a_node_that_is_lost_leaves_its_checkpoints_behind(cluster: Any, tmp_path: Path, work: Path) -> None:

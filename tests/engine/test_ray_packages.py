@@ -103,6 +103,20 @@ def test_each_node_installs_once_for_all_its_workers_and_runs(add: Any) -> None:
     assert [installs(cache) for cache in caches] == [1, 1]
 
 
+def test_a_node_that_installs_counts_as_busy(add: Any) -> None:
+    from shoal.engine.ray import arbiter, nodes
+    from shoal.engine.ray.packages import NodePackages
+    from shoal.model import Need
+    from shoal.model.packages import Packages
+
+    cache = add("slow", "busy")
+    installing = NodePackages(Packages(("shoalfish==2.0",)), Need(cpu=1, labels={"group": "busy"}))
+    assert "slow" not in installing.ready(nodes.alive())
+    assert "slow" in ray.get(arbiter.find_or_make().busy.remote())
+    installing.prepare(nodes.alive())
+    assert complete(cache) == 1
+
+
 def test_a_node_that_cannot_have_the_packages_is_named_before_the_start(add: Any) -> None:
     add("good", "second")
     add("bad", "second", able=False)

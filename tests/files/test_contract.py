@@ -165,6 +165,13 @@ def test_a_pattern_chooses(storage: Storage, prefix: str, pattern: str | None, e
     assert keys(storage, prefix, pattern) == sorted(expected)
 
 
+def test_hidden_names_are_listed_on_request(storage: Storage) -> None:
+    for key in ("a", ".b", "c/.d", ".e/f"):
+        storage.write(key, b"")
+    assert sorted(entry.key for entry in storage.list(hidden=True)) == [".b", ".e/f", "a", "c/.d"]
+    assert sorted(entry.key for entry in storage.list("", "*", hidden=True)) == [".b", "a"]
+
+
 @pytest.mark.parametrize("key", ["", "/etc/passwd", "..", "../x", "a/../../x", "a//b", "a/", "./a", "a\0b"])
 def test_no_key_leaves_the_storage(storage: Storage, key: str, tmp_path: Path) -> None:
     actions = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shoal.files import Storage, open_storage
-from shoal.files.mirror import mirror_down, mirror_up, state_from_json, state_to_json
+from shoal.files.mirror import mirror_down, mirror_up
 
 OLD_S = 1_700_000_000
 
@@ -40,13 +40,13 @@ def test_a_folder_goes_up_and_comes_down_the_same(storage: Storage, run: Path, t
 def test_only_what_changed_is_copied_again(storage: Storage, run: Path, tmp_path: Path) -> None:
     up = mirror_up(run, storage, "a", {})
     down = mirror_down(storage, "a", tmp_path / "copy")
-    up = mirror_up(run, storage, "a", state_from_json(state_to_json(up.state)))
+    up = mirror_up(run, storage, "a", up.state)
     assert up.copied == ()
     put(run / "spec.yaml", "SPEC.YAML", OLD_S + 1)  # Of the same size.
     put(run / "new", "new")
     up = mirror_up(run, storage, "a", up.state)
     assert sorted(up.copied) == ["new", "spec.yaml"]
-    down = mirror_down(storage, "a", tmp_path / "copy", state_from_json(state_to_json(down.state)))
+    down = mirror_down(storage, "a", tmp_path / "copy", down.state)
     assert sorted(down.copied) == ["new", "spec.yaml"]
     assert (tmp_path / "copy" / "spec.yaml").read_text() == "SPEC.YAML"
     (tmp_path / "copy" / "new").unlink()
@@ -61,13 +61,29 @@ def test_a_file_that_was_just_changed_is_copied_once_more(tmp_path: Path, run: P
     assert up.copied == ("spec.yaml",)
 
 
-def test_hidden_files_journals_and_what_is_excluded_stay(tmp_path: Path, run: Path) -> None:
-    for name in (".lock", ".parts/x", "run.db", "run.db-wal", "run.db-shm", "run.db-journal"):
+def test_names_with_a_dot_are_names_like_others(storage: Storage, run: Path, tmp_path: Path) -> None:
+    hidden = [".metadata", ".parts/x", "items/t1/.env", "items/t1/.part"]
+    for name in hidden:
+        put(run / name, name)
+    up = mirror_up(run, storage, "a", {})
+    assert set(hidden) < set(up.copied)
+    assert set(mirror_down(storage, "a", tmp_path / "copy").copied) == set(up.copied)
+    assert [(tmp_path / "copy" / name).read_text() for name in hidden] == hidden
+    (run / ".metadata").unlink()
+    assert mirror_up(run, storage, "a", up.state, remove=True).removed == (".metadata",)
+
+
+def test_unfinished_files_journals_and_what_is_excluded_stay(tmp_path: Path, run: Path) -> None:
+    for name in ("run.db", "run.db-wal", "run.db-shm", "run.db-journal", "items/.x.0a1b2c3d.part"):
         put(run / name, name)
     (run / "link").symlink_to("/etc/hostname")
     storage = open_storage(str(tmp_path / "there"))
     mirror_up(run, storage, "", {}, exclude=lambda key: key == "run.db")
-    assert sorted(e.key for e in storage.list()) == ["items/t1/out.txt", "items/t2/out.txt", "spec.yaml"]
+    assert sorted(e.key for e in storage.list(hidden=True)) == [
+        "items/t1/out.txt",
+        "items/t2/out.txt",
+        "spec.yaml",
+    ]
     storage.write("run.db", b"the storage's own")
     down = mirror_down(storage, "", tmp_path / "copy", exclude=lambda key: key == "run.db")
     assert "run.db" not in down.copied
@@ -99,8 +115,3 @@ def test_nothing_is_written_through_a_link_out_of_the_folder(tmp_path: Path, run
     with pytest.raises(Exception, match="leaves"):
         mirror_down(storage, "", tmp_path / "copy")
     assert os.listdir(tmp_path / "outside") == []
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 1}', '{"a": ["x", 1]}', "null"])
-def test_a_state_that_is_none_means_that_everything_is_copied(text: str) -> None:
-    assert state_from_json(text) == {}

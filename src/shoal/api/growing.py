@@ -6,7 +6,7 @@ Nodes that stand idle are ended by the cluster itself, as this driver may not be
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from shoal.cluster.base import Tell
@@ -18,6 +18,40 @@ from shoal.plan.scaling import Spare, grow
 from shoal.shape.pool import Ended, Progress
 
 LOOK_S = 0.5
+
+
+COME_S = 300.0
+"""A node that was started and has no place for work by then is not waited for: it was lost, or let go again."""
+
+
+class Coming:
+    """The hosts that were asked for and are not there yet. Threads that start them tell when they have."""
+
+    def __init__(self) -> None:
+        self._asked: set[str] = set()
+        self._started: set[str] = set()
+        self._since: dict[str, float] = {}
+        """Since when it has been seen that a host was started."""
+
+    def ask(self, host: str) -> None:
+        self._started.discard(host)
+        self._since.pop(host, None)
+        self._asked.add(host)
+
+    def started(self, host: str) -> None:
+        self._started.add(host)
+
+    def drop(self, host: str) -> None:
+        self._asked.discard(host)
+
+    def look(self, there: Set[str], now: float) -> Set[str]:
+        """Those that may still come."""
+        for host in list(self._started):
+            self._since.setdefault(host, now)
+        late = {host for host, since in self._since.items() if now - since > COME_S}
+        for host in self._asked & (there | late):
+            self._asked.discard(host)
+        return frozenset(self._asked)
 
 
 class Growing:
@@ -33,7 +67,7 @@ class Growing:
         self._alive = alive
         self._tell = tell
         self._next_look = 0.0
-        self._coming: set[str] = set()
+        self._coming = Coming()
         self._failed: set[str] = set()
         self.changes: list[dict[str, Any]] = []
         """Every change: when, which node, what, and why."""
@@ -49,16 +83,16 @@ class Growing:
         if left_s is None:
             return
         there = {node.host for node in self._alive()}
-        self._coming -= there
-        most = self._scale.max - len(there | self._coming)
-        coming = sum(self._slots(node) for node in self._nodes() if node.host in self._coming)
+        expected = self._coming.look(there, progress.now)
+        most = self._scale.max - len(there | expected)
+        coming = sum(self._slots(node) for node in self._nodes() if node.host in expected)
         workers = max(1, progress.workers)
         left_s = left_s * workers / (workers + coming)
-        taken = there | self._coming | self._failed
+        taken = there | expected | self._failed
         free = [node for node in self._nodes() if node.host not in taken]
         spares = spares_of(free, self._need, self._provider.start_s())
         for growth in grow(left_s, workers + coming, spares, most):
-            self._coming.add(growth.host)
+            self._coming.ask(growth.host)
             self._note(progress.now, growth.host, "requested", growth.why)
             threading.Thread(target=self._start, args=(growth.host, progress.now), daemon=True).start()
 
@@ -69,9 +103,10 @@ class Growing:
             failed = {host: str(error)}
         if host in failed:
             self._failed.add(host)
-            self._coming.discard(host)
+            self._coming.drop(host)
             self._note(requested_s, host, "failed", failed[host])
         else:
+            self._coming.started(host)
             times = self._provider.book.read().get("hosts", {}).get(host, {})
             ready_s = times.get("ready_s") or requested_s
             self._note(ready_s, host, "ready", f"{ready_s - requested_s:.1f} s after it was requested")

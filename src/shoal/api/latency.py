@@ -132,9 +132,10 @@ def _ask_ray(provider: Provider, probes: Mapping[str, str], due: Any, learn: Any
         with namespaces.inside(joined.network):  # Only a thread that is in it can talk to the cluster.
             connect(joined.address, joined.ip)
             try:
-                from shoal.engine.ray.everywhere import on_every_node, working
+                from shoal.engine.ray.everywhere import on_every_node
+                from shoal.engine.ray.nodes import alive
 
-                nodes = [node for _, node in working().values()]
+                nodes = [node for _, node in alive().values()]
                 if not due(nodes):
                     return _Found(nodes, {})
                 answers = on_every_node(measure, {"probes": probes})

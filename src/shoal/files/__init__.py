@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.files.atomic import pause, replacing, sync_file, sync_folder, write_bytes, write_text
 from shoal.files.mounts import on_network
+from shoal.files.private import ensure_ours, make_private
 
 if TYPE_CHECKING:
     from shoal.files.base import Entry, Patience, Storage
@@ -20,8 +21,10 @@ __all__ = [
     "Found",
     "Patience",
     "Storage",
+    "ensure_ours",
     "find",
     "is_url",
+    "make_private",
     "on_network",
     "open_storage",
     "pause",

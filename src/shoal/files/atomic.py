@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +11,19 @@ from typing import IO, Any
 
 _SHOWN = 50
 """How much of a name is in that of the file aside: a file name has at most 255 bytes, and characters up to four."""
+
+
+_ASIDE = re.compile(r"\..{0,50}\.[0-9a-f]{8}\.part", re.DOTALL)
+
+
+def name_aside(name: str) -> str:
+    """What a file is called until it is complete; another name each time."""
+    return f".{name[:_SHOWN]}.{os.urandom(4).hex()}.part"
+
+
+def is_aside(name: str) -> bool:
+    """Whether a file of this name is one that `name_aside` named: not complete yet, or never."""
+    return _ASIDE.fullmatch(name) is not None
 
 
 def pause(seconds: float) -> None:
@@ -25,7 +39,7 @@ def replacing(path: str, mode: str = "w", *, durable: bool = True, **options: An
     power cut may leave the file empty, but nothing else does.
     """
     folder, name = os.path.split(path)
-    aside = os.path.join(folder, f".{name[:_SHOWN]}.{os.urandom(4).hex()}.part")
+    aside = os.path.join(folder, name_aside(name))
     try:
         with open(aside, mode, **options) as file:
             yield file

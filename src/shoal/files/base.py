@@ -45,11 +45,12 @@ class Storage(Protocol):
     def url(self) -> str:
         """The root, without a slash at the end."""
 
-    def list(self, prefix: str = "", pattern: str | None = None) -> Iterator[Entry]:
+    def list(self, prefix: str = "", pattern: str | None = None, *, hidden: bool = False) -> Iterator[Entry]:
         """The files below the folder `prefix`, as they are found, in no order; none where there is no such folder.
 
         `pattern` (`*`, `?`, `[...]`, `**` for any folders) is matched with what comes after the prefix. Names that
-        start with a dot are left out, unless the pattern has the dot: unfinished files start with one.
+        start with a dot are left out, unless the pattern has the dot: unfinished files start with one. With `hidden`
+        they are names like others.
         """
 
     def stat(self, key: str) -> Entry:

@@ -5,7 +5,6 @@ The client waits for ever on a server that accepts and says nothing, so every ca
 
 from __future__ import annotations
 
-import os
 import posixpath
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from shutil import copyfileobj
 from typing import Any, BinaryIO, TypeVar
 
 from shoal.errors import AccessDenied, FileError, NotFound, SpecError, Unreachable
+from shoal.files.atomic import name_aside
 from shoal.files.base import PIECE_BYTES, Entry, Patience, checked_key, checked_prefix, joined
 from shoal.files.forks import check_process
 from shoal.files.local import receiving, told
@@ -53,8 +53,8 @@ class HdfsStorage:
     def url(self) -> str:
         return f"hdfs://{self._host}/{self._prefix}".rstrip("/")
 
-    def list(self, prefix: str = "", pattern: str | None = None) -> Iterator[Entry]:
-        return walk(self._children, prefix, pattern)
+    def list(self, prefix: str = "", pattern: str | None = None, *, hidden: bool = False) -> Iterator[Entry]:
+        return walk(self._children, prefix, pattern, hidden=hidden)
 
     def stat(self, key: str) -> Entry:
         path = self._path(key)
@@ -144,7 +144,7 @@ class HdfsStorage:
         from hdfs_native import WriteOptions
 
         folder, name = posixpath.split(self._path(key))
-        aside = posixpath.join(folder, f".{name[:50]}.{os.urandom(4).hex()}.part")
+        aside = posixpath.join(folder, name_aside(name))
         options = WriteOptions(overwrite=True, create_parent=True)
         file = self._once(key, lambda: self._client().create(aside, options))
         try:

@@ -72,7 +72,7 @@ class HttpStorage(NamedTuple):
     def url(self) -> str:
         return joined(self.server, self.path)
 
-    def list(self, prefix: str = "", pattern: str | None = None) -> Iterator[Entry]:
+    def list(self, prefix: str = "", pattern: str | None = None, *, hidden: bool = False) -> Iterator[Entry]:
         raise SpecError(
             f"{self.url} cannot be listed: a web server does not say what it has.", hint="Name each file."
         )

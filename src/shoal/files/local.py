@@ -12,7 +12,7 @@ from shutil import copyfileobj
 from typing import IO, BinaryIO, NamedTuple
 
 from shoal.errors import AccessDenied, FileError, NotFound
-from shoal.files.atomic import replacing, sync_folder
+from shoal.files.atomic import name_aside, replacing, sync_folder
 from shoal.files.base import Entry, checked_key, joined
 from shoal.files.walking import Child, walk
 
@@ -29,8 +29,8 @@ class LocalStorage(NamedTuple):
     def url(self) -> str:
         return self.root
 
-    def list(self, prefix: str = "", pattern: str | None = None) -> Iterator[Entry]:
-        return walk(self._children, prefix, pattern)
+    def list(self, prefix: str = "", pattern: str | None = None, *, hidden: bool = False) -> Iterator[Entry]:
+        return walk(self._children, prefix, pattern, hidden=hidden)
 
     def stat(self, key: str) -> Entry:
         path = self._existing(key)
@@ -143,7 +143,7 @@ def _entry(found: os.stat_result) -> Entry:
 def _create(path: str, data: bytes) -> bool:
     """A new file, complete from the first moment where the file system has hard links."""
     folder, name = os.path.split(path)
-    aside = os.path.join(folder, f".{name[:50]}.{os.urandom(4).hex()}.part")
+    aside = os.path.join(folder, name_aside(name))
     try:
         with open(aside, "xb") as file:
             file.write(data)

@@ -1,11 +1,10 @@
 """Copying a folder to a storage and back, only what changed since the last time. Not for databases that are in use.
 
-What was copied is remembered in a state: a value that the caller keeps, as JSON if it likes.
+What was copied is remembered in a state: a value that the caller keeps.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from shoal.errors import NotFound
+from shoal.files.atomic import is_aside
 from shoal.files.base import Entry, Storage, checked_prefix, joined
 from shoal.files.local import LocalStorage
 
@@ -45,19 +45,6 @@ class Mirrored(NamedTuple):
     removed: tuple[str, ...] = ()
 
 
-def state_to_json(state: State) -> str:
-    """The state as text to keep."""
-    return json.dumps(state, sort_keys=True)
-
-
-def state_from_json(text: str) -> State:
-    """The state again. A text that is none gives the empty state: then everything is copied, which is no harm."""
-    try:
-        return {key: Mark(int(size), str(version)) for key, (size, version) in json.loads(text).items()}
-    except (ValueError, TypeError, AttributeError):
-        return {}
-
-
 def mirror_up(
     folder: str | Path,
     storage: Storage,
@@ -69,12 +56,12 @@ def mirror_up(
 ) -> Mirrored:
     """Copy the files of a folder to the storage, below a prefix, that are not there as they are.
 
-    Left out are names that start with a dot, a database's journals, and keys that `exclude` takes. With `remove`, what
+    Left out are files that are being written, a database's journals, and keys that `exclude` takes. With `remove`, what
     an earlier pass copied and the folder no longer has is removed. An error ends the pass; the state stays the old one,
     and the next pass does it again.
     """
     prefix, source = checked_prefix(prefix), LocalStorage(os.path.abspath(folder))
-    here = {each.key: each for each in source.list() if _counts(each.key, exclude)}
+    here = {each.key: each for each in source.list(hidden=True) if _counts(each.key, exclude)}
     changed = [entry for key, entry in here.items() if state.get(key) != _mark(entry)]
 
     def copy(entry: Entry) -> tuple[str, Mark] | None:
@@ -107,7 +94,7 @@ def mirror_down(
     """
     prefix, target, state = checked_prefix(prefix), LocalStorage(os.path.abspath(folder)), state or {}
     skipped = len(prefix) + 1 if prefix else 0
-    listed = (each._replace(key=each.key[skipped:]) for each in storage.list(prefix))
+    listed = (each._replace(key=each.key[skipped:]) for each in storage.list(prefix, hidden=True))
     there = {each.key: each for each in listed if _counts(each.key, exclude)}
     changed = [
         entry
@@ -130,7 +117,9 @@ def mirror_down(
 
 
 def _counts(key: str, exclude: Callable[[str], bool] | None) -> bool:
-    return not key.endswith(_NEVER) and (exclude is None or not exclude(key))
+    if key.endswith(_NEVER) or is_aside(key.rpartition("/")[2]):
+        return False
+    return exclude is None or not exclude(key)
 
 
 def _mark(entry: Entry) -> Mark:

@@ -9,9 +9,11 @@ _MAGIC = frozenset("*?[")
 
 
 class Pattern:
-    """A pattern for keys below some folder. A name that starts with a dot fits only where the pattern has the dot."""
+    """A pattern for keys below some folder. A name that starts with a dot fits only where the pattern has the dot, or
+    with `hidden`."""
 
-    def __init__(self, text: str | None) -> None:
+    def __init__(self, text: str | None, *, hidden: bool = False) -> None:
+        self._hidden = hidden
         parts = ["**"] if text is None else text.split("/")
         self._parts = tuple(
             part for index, part in enumerate(parts) if part != "**" or parts[:index][-1:] != ["**"]
@@ -19,11 +21,11 @@ class Pattern:
 
     def matches(self, key: str) -> bool:
         """Whether the whole key fits."""
-        return _fits(key.split("/"), self._parts, whole=True)
+        return _fits(key.split("/"), self._parts, self._hidden, whole=True)
 
     def leads_to(self, folder: str) -> bool:
         """Whether a key below this folder could fit; what cannot is not looked into."""
-        return _fits(folder.split("/"), self._parts, whole=False)
+        return _fits(folder.split("/"), self._parts, self._hidden, whole=False)
 
 
 def has_magic(text: str) -> bool:
@@ -38,14 +40,17 @@ def split(path: str) -> tuple[str, str]:
     return "/".join(parts[:first]) or path[: 1 if path.startswith("/") else 0], "/".join(parts[first:])
 
 
-def _fits(names: Sequence[str], parts: Sequence[str], whole: bool) -> bool:
+def _fits(names: Sequence[str], parts: Sequence[str], hidden: bool, whole: bool) -> bool:
     if not names:
         return not whole or all(part == "**" for part in parts)
     if not parts:
         return False
     name, part = names[0], parts[0]
+    shows = hidden or not name.startswith(".")
     if part == "**":
-        return _fits(names, parts[1:], whole) or (not name.startswith(".") and _fits(names[1:], parts, whole))
-    if name.startswith(".") and not part.startswith("."):
+        return _fits(names, parts[1:], hidden, whole) or (shows and _fits(names[1:], parts, hidden, whole))
+    if not shows and not part.startswith("."):
         return False
-    return fnmatchcase(name, part) and (whole or len(parts) > 1) and _fits(names[1:], parts[1:], whole)
+    return (
+        fnmatchcase(name, part) and (whole or len(parts) > 1) and _fits(names[1:], parts[1:], hidden, whole)
+    )

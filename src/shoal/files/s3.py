@@ -61,9 +61,9 @@ class S3Storage:
     def url(self) -> str:
         return f"s3://{joined(self._bucket, self._prefix)}"
 
-    def list(self, prefix: str = "", pattern: str | None = None) -> Iterator[Entry]:
+    def list(self, prefix: str = "", pattern: str | None = None, *, hidden: bool = False) -> Iterator[Entry]:
         prefix = checked_prefix(prefix)
-        wanted = Pattern(pattern)
+        wanted = Pattern(pattern, hidden=hidden)
         root, below = self._prefix, joined(self._prefix, prefix)
         with self._told(prefix):
             for page in self._client().list(below or None, chunk_size=1000):

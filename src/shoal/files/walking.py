@@ -16,10 +16,12 @@ class Child(NamedTuple):
     entry: Entry | None
 
 
-def walk(children: Callable[[str], Iterator[Child]], prefix: str, pattern: str | None) -> Iterator[Entry]:
+def walk(
+    children: Callable[[str], Iterator[Child]], prefix: str, pattern: str | None, *, hidden: bool = False
+) -> Iterator[Entry]:
     """The files below a prefix. `children` gives what is in the folder with a key; nothing if it is not there."""
     prefix = checked_prefix(prefix)
-    wanted = Pattern(pattern)
+    wanted = Pattern(pattern, hidden=hidden)
     folders = [""]
     while folders:
         folder = folders.pop()

@@ -15,7 +15,8 @@ from typing import Any
 
 from shoal.engine import leasing
 from shoal.engine.leasing import Claim
-from shoal.errors import EngineError
+from shoal.errors import AccessDenied, EngineError
+from shoal.files import ensure_ours
 from shoal.model import Need, Node, Place
 
 TABLE_VARIABLE = "SHOAL_LEASES"
@@ -160,14 +161,13 @@ def _make_folder(folder: str) -> None:
     """A folder that nobody else can write to: what stands in the table decides who may start workers."""
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        owner = os.stat(folder).st_uid
+        ensure_ours(folder, or_root=True)
     except OSError as error:
         raise _cannot_keep(folder, error) from error
-    if owner not in (os.getuid(), 0):
+    except AccessDenied as error:
         raise EngineError(
-            f"{folder} belongs to another user.",
-            hint=f"Set {TABLE_VARIABLE} to a file in a folder of your own.",
-        )
+            str(error), hint=f"Set {TABLE_VARIABLE} to a file in a folder of your own."
+        ) from error
 
 
 def _cannot_keep(folder: str, error: OSError) -> EngineError:

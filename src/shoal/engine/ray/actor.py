@@ -12,17 +12,19 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import ray
 
 from shoal import namespaces
-from shoal.engine.ray import shipping
+from shoal.engine.ray import holding, shipping
 from shoal.engine.ray.checkpoints import Checkpoints, Home
 from shoal.engine.workers import messages, packages
 from shoal.engine.workers.connection import Connection
 from shoal.engine.workers.spawning import ZygoteClient
+from shoal.files import make_private
+from shoal.model.marks import NODE_VARIABLE
 from shoal.model.packages import Packages
 
 LOG_BLOCK = 1 << 20
@@ -31,6 +33,8 @@ BATCH_S = 0.002
 """How long messages are gathered before they travel together, when little is told or the worker has nothing left."""
 BUSY_S = 0.02
 """A worker that tells much is heard this often: each batch costs every process on its way a turn."""
+FORGOTTEN_S = 3600.0
+"""What actors that were killed left on their node is removed by the next one, not before this."""
 KEPT_VARIABLES = (
     "PATH",
     "HOME",
@@ -62,13 +66,17 @@ class WorkerActor:
         """`wanted` was installed on this node before (see `engine.ray.packages`): here it is only found again."""
         base = _base()
         self._root = os.path.join(base, "runs", run)
+        self._in_use = holding.hold(self._root)
+        holding.remove_old(os.path.join(base, "runs"), FORGOTTEN_S)
         for name in ("logs", "items"):
             os.makedirs(os.path.join(self._root, name), mode=0o700, exist_ok=True)
         self._log = os.path.join(self._root, request["log"])
         self._log_sent = 0
         self._changed = asyncio.Event()
         self._gathered: list[messages.Message] = []
-        self._checkpoints = Checkpoints(os.path.join(self._root, "checkpoints"), checkpoints, self._tell)
+        self._checkpoints = Checkpoints(
+            os.path.join(self._root, "checkpoints"), checkpoints, self._tell, self._report
+        )
         self._running: str | None = None
         self._names: dict[int, str] = {}
         self._ahead = 0
@@ -103,11 +111,24 @@ class WorkerActor:
         if message[0] == "chunk":
             self._names.update(messages.names(message[1]))
             self._ahead += len(message[1])
-            await self._checkpoints.bring(message[1])
+            failed = await self._checkpoints.bring(message[1])
+            if failed:
+                message = ["chunk", self._refuse(message[1], failed)]
+                if not message[1]:
+                    return
         self._connection.send(message)
         while self._connection.backlog:
             await asyncio.sleep(0.001)
             self._connection.flush()
+
+    def _refuse(self, entries: Sequence[messages.Entry], failed: Mapping[str, str]) -> list[messages.Entry]:
+        """The items that can begin. The others have failed without ever reaching the process."""
+        for entry in entries:
+            if (why := failed.get(entry[3])) is not None:
+                self._ahead -= 1
+                at = time.time()
+                self._tell(messages.ended(entry[0], entry[1], at, "failed", {}, why, 0.0, 0, 0, kept=False))
+        return [entry for entry in entries if entry[3] not in failed]
 
     async def events(self) -> AsyncIterator[list[messages.Message]]:
         """Batches of messages, the last of them `exit`. What an item wrote and left travels before its end."""
@@ -131,10 +152,17 @@ class WorkerActor:
                     told_at = loop.time()
             self._hear()
             await self._leave_checkpoints()
-            yield [*self._batch(), ["exit", self._status["status"], self._status["why"]]]
+            last = self._batch()
+            self._leave_folder()
+            yield [*last, ["exit", self._status["status"], self._status["why"]]]
         finally:
             watching.cancel()
             self._zygote.close()
+
+    def _leave_folder(self) -> None:
+        """All that was in it has travelled. Before the driver hears of the end, as it ends this actor then."""
+        self._in_use.close()
+        holding.remove_unused(self._root)
 
     async def _leave_checkpoints(self) -> None:
         """Of items that are over, before the driver hears of it."""
@@ -154,6 +182,11 @@ class WorkerActor:
     def _tell(self, message: messages.Message) -> None:
         self._gathered.append(message)
         self._changed.set()
+
+    def _report(self, line: str) -> None:
+        """In the worker's own log, where people look when an item went wrong."""
+        with open(self._log, "a", encoding="utf-8") as file:
+            file.write(f"shoal: {line}\n")
 
     async def _something(self) -> None:
         """Wait until the process says something, or is gone."""
@@ -183,7 +216,8 @@ class WorkerActor:
         gathered, self._gathered = self._gathered, []
         if not gathered and self._status is None:
             return []
-        return [*self._new_log(), *self._left_files(gathered), *gathered]
+        files = self._left_files(gathered)
+        return [*self._new_log(), *files, *gathered]
 
     def _new_log(self) -> list[messages.Message]:
         """What was written to the log since the last look."""
@@ -200,15 +234,17 @@ class WorkerActor:
         files: list[messages.Message] = []
         for seq in messages.kept(gathered):
             folder = os.path.join(self._root, "items", self._names[seq])
-            files.append(["files", self._names[seq], base64.b64encode(shipping.archive_of(folder)).decode()])
+            archive = shipping.archive_of(folder, self._report)
+            files.append(["files", self._names[seq], base64.b64encode(archive).decode()])
             shutil.rmtree(folder, ignore_errors=True)
         return files
 
 
 def _base() -> str:
     """Where things are kept on this node: with the node's own, where Shoal started it, so that they go with it."""
-    of_node = os.environ.get("SHOAL_NODE")
-    return os.path.join(of_node or tempfile.gettempdir(), "work" if of_node else f"shoal-{os.getuid()}")
+    of_node = os.environ.get(NODE_VARIABLE)
+    path = os.path.join(of_node or tempfile.gettempdir(), "work" if of_node else f"shoal-{os.getuid()}")
+    return make_private(path)
 
 
 def _environment() -> Mapping[str, str]:

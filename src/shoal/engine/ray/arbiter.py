@@ -43,6 +43,8 @@ class Arbiter:
         self._claims: dict[str, Claim] = {}
         self._heard: dict[str, float] = {}
         self._lasting = Lasting()
+        self._preparing: dict[str, float] = {}
+        """Hosts that get ready for work, and when that was last said."""
 
     def take(
         self,
@@ -78,10 +80,15 @@ class Arbiter:
         _, lasting = self._left(nodes, free)
         return leasing.surplus(lasting, mine, self._others(me))
 
+    def prepares(self, hosts: Sequence[str]) -> None:
+        """Some driver has these nodes install packages: they are not idle. To be said again before `SILENT_S`."""
+        self._preparing.update(dict.fromkeys(hosts, time.monotonic()))
+
     def busy(self) -> list[str]:
-        """The nodes that some driver holds a place on."""
+        """The nodes that some driver holds a place on, or prepares."""
         self._forget_the_silent()
-        return sorted({place.host for claim in self._claims.values() for place in claim.places})
+        held = {place.host for claim in self._claims.values() for place in claim.places}
+        return sorted(held | self._preparing.keys())
 
     def leave(self, me: str) -> None:
         self._claims.pop(me, None)
@@ -103,6 +110,8 @@ class Arbiter:
         now = time.monotonic()
         for name in [name for name, at in self._heard.items() if now - at > SILENT_S]:
             self.leave(name)
+        for host in [host for host, at in self._preparing.items() if now - at > SILENT_S]:
+            del self._preparing[host]
 
     def _others(self, me: str) -> dict[str, Claim]:
         return {name: claim for name, claim in self._claims.items() if name != me}

@@ -29,7 +29,7 @@ def on_every_node(
 ) -> dict[str, Answer]:
     """By host. The function is imported there, so it has to be one of Shoal's."""
     task = ray.remote(num_cpus=0, max_retries=0)(function)
-    nodes = working()
+    nodes = alive()
     asked = {
         host: task.options(
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=identity, soft=False)
@@ -42,11 +42,6 @@ def on_every_node(
     for each in late:
         ray.cancel(each, force=True)
     return {host: _answer(nodes[host][1], each, each in ready, timeout_s) for host, each in asked.items()}
-
-
-def working() -> dict[str, tuple[str, Node]]:
-    """The nodes that are alive, as `nodes.alive` has them, less those that are only there for a driver."""
-    return {host: entry for host, entry in alive().items() if entry[1].labels.get("shoal.role") != "driver"}
 
 
 def _answer(node: Node, reference: Any, is_ready: bool, timeout_s: float) -> Answer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import time
 from typing import Any, NamedTuple
@@ -11,11 +12,13 @@ from typing import Any, NamedTuple
 import ray
 
 from shoal.engine.ray import arbiter, nodes
+from shoal.model.marks import LET_GO_FILE, NODE_VARIABLE
+
+_log = logging.getLogger(__name__)
 
 NAME = "shoal-keeper"
 LOOK_S = 1.0
 DRAIN_S = 5.0
-LET_GO_FILE = "let-go.jsonl"
 
 
 class Terms(NamedTuple):
@@ -33,16 +36,11 @@ class Keeper:
         self._terms = terms
         self._address = address
         self._busy_at: dict[str, float] = {}
-        self._changes: list[dict[str, Any]] = []
         self._leaving: set[str] = set()
         self._keeping = False
 
     def set_terms(self, terms: Terms) -> None:
         self._terms = terms
-
-    def changes(self) -> list[dict[str, Any]]:
-        """Every node that was let go: when, which, and why."""
-        return self._changes
 
     async def keep(self) -> None:
         if self._keeping:  # Every driver asks for it, and no call to an actor that never returns may pile up.
@@ -50,8 +48,14 @@ class Keeper:
         self._keeping = True
         while True:
             await asyncio.sleep(LOOK_S)
-            busy = await arbiter.find_or_make().busy.remote()
-            self._look(nodes.alive(), set(busy), time.time())
+            try:
+                await self._look_around()
+            except Exception:  # noqa: BLE001 - whatever it was: nobody would start the keeper again.
+                _log.exception("Idle nodes could not be looked for; that is tried again.")
+
+    async def _look_around(self) -> None:
+        busy = await arbiter.find_or_make().busy.remote()
+        self._look(nodes.alive(), set(busy), time.time())
 
     def _look(self, alive: dict[str, tuple[str, Any]], busy: set[str], now: float) -> None:
         for host in alive:
@@ -70,9 +74,8 @@ class Keeper:
                 self._note({"at": now, "host": host, "change": "let go", "why": why})
 
     def _note(self, change: dict[str, Any]) -> None:
-        """Also in a file beside the head's own, where `shoal cluster status` finds it."""
-        self._changes.append(change)
-        folder = os.environ.get("SHOAL_NODE")
+        """In a file beside the head's own, where `shoal cluster status` finds it."""
+        folder = os.environ.get(NODE_VARIABLE)
         if folder is not None:
             with open(os.path.join(folder, LET_GO_FILE), "a", encoding="utf-8") as file:
                 file.write(json.dumps(change) + "\n")
@@ -100,12 +103,3 @@ def ensure(least: int, idle_s: float) -> None:
     )
     ray.get(keeper.set_terms.remote(terms))
     keeper.keep.remote()
-
-
-def changes() -> list[dict[str, Any]]:
-    """What the keeper did; nothing, where there is none."""
-    try:
-        found: list[dict[str, Any]] = ray.get(ray.get_actor(NAME, arbiter.NAMESPACE).changes.remote())
-    except ValueError:
-        return []
-    return found

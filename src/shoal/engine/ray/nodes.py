@@ -9,15 +9,10 @@ import ray
 from ray._private.state import available_resources_per_node
 
 from shoal.model import Node
+from shoal.model.marks import DRIVER_ROLE, HOST_LABEL, ROLE_LABEL, SPEED_LABEL
 
 HEAD = "node:__internal_head__"
 """The resource that only the head has."""
-HOST_LABEL = "shoal.host"
-"""What a node that we started is called in the cluster file."""
-ROLE_LABEL = "shoal.role"
-DRIVER = "driver"
-"""The role of a node that is there only so that a driver can join: nothing is ever placed on it."""
-SPEED_LABEL = "shoal.speed"
 
 
 class Free(NamedTuple):
@@ -32,7 +27,7 @@ def alive() -> dict[str, tuple[str, Node]]:
     """By host: Ray's id of the node, and the node."""
     found: dict[str, tuple[str, Node]] = {}
     for entry in ray.nodes():
-        if entry["Alive"] and (entry.get("Labels") or {}).get(ROLE_LABEL) != DRIVER:
+        if entry["Alive"] and (entry.get("Labels") or {}).get(ROLE_LABEL) != DRIVER_ROLE:
             node = _node(entry)
             found[_unique(node.host, found)] = (
                 entry["NodeID"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from shoal.engine import fitting
+from shoal.engine.ray import arbiter
 from shoal.errors import Problem, ShoalError, several
 from shoal.model import Need, Node
 from shoal.model.packages import Packages
@@ -23,6 +25,9 @@ LOOK_S = 1.0
 """How often it is looked which nodes are done, so that Ctrl-C is heard."""
 FORGIVEN = 2
 """How often an installer may be killed on a node that lives before the node is given up."""
+
+SAY_S = arbiter.SILENT_S / 5
+"""How often it is said which nodes install."""
 
 Alive = Mapping[str, tuple[str, Node]]
 """By host: Ray's id of the node, and the node."""
@@ -42,12 +47,14 @@ class NodePackages:
         self._killed: Counter[str] = Counter()
         self._unfit: dict[str, str] = {}
         """Why a node cannot have them."""
+        self._said_at = -SAY_S
 
     def prepare(self, alive: Alive) -> None:
         """Install on these nodes, all at once. Raises `SpecError` that names every one where it is not possible."""
         names = {node_id: host for host, (node_id, _) in alive.items()}
         self._begin(alive)
         while self._tasks:
+            self._say_busy(alive)
             ray.wait(list(self._tasks.values()), num_returns=len(self._tasks), timeout=LOOK_S)
             self._collect()
         problems = [
@@ -61,6 +68,7 @@ class NodePackages:
     def ready(self, alive: Alive) -> dict[str, tuple[str, Node]]:
         """The nodes that have the packages. On those it has not heard of, the packages are being installed."""
         self._begin(alive)
+        self._say_busy(alive)
         before = set(self._unfit)
         self._collect()
         for host, (node_id, _) in alive.items():
@@ -82,6 +90,13 @@ class NodePackages:
                 strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
                 task = ray.remote(_install).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
                 self._tasks[node_id] = task.remote(self.wanted)
+
+    def _say_busy(self, alive: Alive) -> None:
+        """Nodes that install hold no place yet, and would be let go as idle."""
+        hosts = [host for host, (node_id, _) in alive.items() if node_id in self._tasks]
+        if hosts and time.monotonic() - self._said_at > SAY_S:
+            self._said_at = time.monotonic()
+            arbiter.find_or_make().prepares.remote(hosts)
 
     def _collect(self) -> None:
         """Hear of the tasks that have ended."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
 import fnmatch
 import hashlib
 import io
 import os
+import shutil
+import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from shoal.engine.ray import holding
 from shoal.errors import SpecError
 from shoal.leaving_out import IGNORE_FILE, left_out
 from shoal.units import format_size
 
 LARGEST_BYTES = 256 << 20
 NAMED = 5
+UNUSED_S = 7 * 24 * 3600.0
+"""How long a folder is kept on a node for the next run with the same files."""
 
 
 class Package(NamedTuple):
@@ -38,8 +42,12 @@ def pack(folder: str) -> Package:
 
 
 def ensure_shippable(folder: str) -> list[str]:
-    """The files that would be packed; raises `SpecError`, with the largest of them, where they are too large."""
+    """The files that would be packed; raises `SpecError`, with the largest of them, where they are too large.
+
+    Links that lead out of the folder are an error, too: they would be missing elsewhere.
+    """
     found = sorted(_files(folder, left_out(folder)))
+    _refuse_links(folder, found)
     sizes = [(os.lstat(os.path.join(folder, name)).st_size, name) for name in found]
     total = sum(size for size, _ in sizes)
     if total > LARGEST_BYTES:
@@ -51,6 +59,21 @@ def ensure_shippable(folder: str) -> list[str]:
             hint=f"Name what the work does not need in {IGNORE_FILE}, or keep data in storage that all nodes reach.",
         )
     return found
+
+
+def _refuse_links(folder: str, found: list[str]) -> None:
+    paths = [(name, os.path.join(folder, name)) for name in found]
+    leaving = [
+        f"{name} (to {os.readlink(path)})"
+        for name, path in paths
+        if os.path.islink(path) and _leaves(path, folder)
+    ]
+    if leaving:
+        more = f" and {len(leaving) - NAMED} more" if len(leaving) > NAMED else ""
+        raise SpecError(
+            f"{folder} has links that lead nowhere on other machines: {', '.join(leaving[:NAMED])}{more}.",
+            hint=f"Put files in their place, make them relative, or name them in {IGNORE_FILE}.",
+        )
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -73,27 +96,80 @@ def _files(folder: str, patterns: list[str], below: str = "") -> Iterator[str]:
 
 
 def unpack(package: Package, cache: str) -> str:
-    """The folder on this machine; unpacked by the first who asks, while others wait."""
+    """The folder on this machine, for as long as this process lives; unpacked by the first who asks, while others wait.
+
+    Those that nobody uses are removed, some time after the last use.
+    """
     target = os.path.join(cache, package.digest)
-    os.makedirs(cache, mode=0o700, exist_ok=True)
-    with open(f"{target}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not os.path.isdir(target):
-            extract(package.data, f"{target}.part")
-            os.rename(f"{target}.part", target)
+    while True:
+        held = holding.hold(target)
+        if os.path.isdir(target):
+            break
+        held.close()
+        with holding.hold(target, alone=True):
+            if not os.path.isdir(target):
+                shutil.rmtree(f"{target}.part", ignore_errors=True)
+                extract(package.data, f"{target}.part")
+                os.rename(f"{target}.part", target)
+    os.utime(target)
+    with held:
+        os.dup(held.fileno())  # Never closed: the lock ends with this process.
+    holding.remove_old(cache, UNUSED_S)
     return target
 
 
 def extract(data: bytes, target: str) -> None:
-    """Nothing in an archive can leave the target folder."""
+    """Nothing in an archive can leave the target folder: what would is left out."""
     os.makedirs(target, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-        archive.extractall(target, filter="data")
+        archive.extractall(target, filter=_harmless)
 
 
-def archive_of(folder: str) -> bytes:
-    """Everything in a folder, to be sent elsewhere."""
+def _harmless(member: tarfile.TarInfo, target: str) -> tarfile.TarInfo | None:
+    try:
+        return tarfile.data_filter(member, target)
+    except tarfile.FilterError:
+        return None
+
+
+def archive_of(folder: str, report: Callable[[str], None] = lambda line: None) -> bytes:
+    """Everything in a folder that makes sense elsewhere. What does not, or cannot be read, is reported and left out."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        archive.add(folder, arcname=".")
+        for base, folders, names in os.walk(folder):
+            for name in sorted(folders + names):
+                path = os.path.join(base, name)
+                try:
+                    _add(archive, path, folder)
+                except OSError as error:
+                    report(f"{path} cannot be taken along: {error.strerror or error}")
     return buffer.getvalue()
+
+
+def _add(archive: tarfile.TarFile, path: str, folder: str) -> None:
+    """A file is read before it is added: one that changes meanwhile must not damage the archive."""
+    mode = os.lstat(path).st_mode
+    info = tarfile.TarInfo(os.path.relpath(path, folder))
+    info.mode = stat.S_IMODE(mode)
+    if stat.S_ISLNK(mode):
+        if _leaves(path, folder):
+            raise OSError("it is a link that leads elsewhere")
+        info.type, info.linkname = tarfile.SYMTYPE, os.readlink(path)
+        archive.addfile(info)
+    elif stat.S_ISDIR(mode):
+        info.type = tarfile.DIRTYPE
+        archive.addfile(info)
+    elif stat.S_ISREG(mode):
+        with open(path, "rb") as file:
+            data = file.read()
+        info.size, info.mtime = len(data), os.lstat(path).st_mtime
+        archive.addfile(info, io.BytesIO(data))
+    else:
+        raise OSError("it is no file")
+
+
+def _leaves(link: str, folder: str) -> bool:
+    """Whether a link in the folder means something only on this machine."""
+    target, root = os.readlink(link), os.path.realpath(folder)
+    real = os.path.realpath(os.path.join(os.path.dirname(link), target))
+    return os.path.isabs(target) or os.path.commonpath([root, real]) != root

@@ -33,8 +33,8 @@ class Known:
             self.failure = str(message[1])
         elif type(event) is ItemStarted:
             self.running = (event.seq, event.attempt)
-        elif type(event) is ItemEnded:
-            self.running = None
+        elif type(event) is ItemEnded and self.running == (event.seq, event.attempt):
+            self.running = None  # One that could not begin ends while another runs.
         return event
 
     def end(self, status: int | None, why: str | None) -> tuple[str, str]:

@@ -1,0 +1,64 @@
+"""Folders on a node that several workers share: who uses one says so, and the last one out removes it.
+
+A lock beside the folder is held as long as its user lives, however that ends. Knows nothing of what is in them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from contextlib import suppress
+from typing import IO
+
+_LOCK = ".lock"
+
+
+def hold(folder: str, *, alone: bool = False) -> IO[str]:
+    """Use this folder, which need not be there yet, until the file that is returned is closed. Waits for removals.
+
+    Several may hold one at once; with `alone`, this waits until nobody else does.
+    """
+    os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+    held = _locked(f"{folder}{_LOCK}", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    assert held is not None  # It waits.
+    return held
+
+
+def remove_unused(folder: str) -> bool:
+    """Remove the folder unless somebody holds it; whether it is gone."""
+    path = f"{folder}{_LOCK}"
+    lock = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if lock is None:
+        return False
+    with lock:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.unlink(path)
+    return True
+
+
+def remove_old(parent: str, unused_s: float) -> None:
+    """Remove the folders in there that nobody holds and nobody began to use for so long."""
+    with suppress(FileNotFoundError), os.scandir(parent) as entries:
+        found = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for path in found:
+            with suppress(OSError):
+                if time.time() - os.lstat(path).st_mtime > unused_s:
+                    remove_unused(path)
+
+
+def _locked(path: str, how: int) -> IO[str] | None:
+    """The file, locked; None if that would mean to wait, and it should not."""
+    while True:
+        file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - the caller closes it
+        try:
+            fcntl.flock(file, how)
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                return file
+        except BlockingIOError:
+            file.close()
+            return None
+        except FileNotFoundError:
+            pass
+        file.close()  # It was removed while we waited, and locks nothing.

@@ -1,0 +1,74 @@
+"""Folders on their way between machines: what makes no sense elsewhere is left out, or refused by name beforehand."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from shoal.engine.ray import shipping
+from shoal.errors import SpecError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "folder"
+    (made / "deep" / "empty").mkdir(parents=True)
+    (made / "deep" / "file").write_text("content")
+    (made / ".hidden").write_text("too")
+    (made / "inward").symlink_to("deep/file")
+    return made
+
+
+def spoil(folder: Path) -> None:
+    (folder / "absolute").symlink_to("/etc/hostname")
+    (folder / "outward").symlink_to("../../elsewhere")
+    os.mkfifo(folder / "pipe")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_a_folder_travels_without_what_means_nothing_elsewhere(folder: Path, tmp_path: Path) -> None:
+    before = names(folder)
+    spoil(folder)
+    said: list[str] = []
+    shipping.extract(shipping.archive_of(str(folder), said.append), str(tmp_path / "there"))
+    assert names(tmp_path / "there") == before
+    assert (tmp_path / "there" / "inward").read_text() == "content"
+    assert [line.split(" ")[0] for line in said] == [str(folder / n) for n in ("absolute", "outward", "pipe")]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_cannot_be_read_is_left_out(folder: Path, tmp_path: Path) -> None:
+    before = names(folder)
+    (folder / "secret").touch(mode=0)
+    shipping.extract(shipping.archive_of(str(folder)), str(tmp_path / "there"))
+    assert names(tmp_path / "there") == before
+
+
+def test_an_archive_of_somebody_else_cannot_end_anything(folder: Path, tmp_path: Path) -> None:
+    spoil(folder)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.add(folder, arcname=".")
+        archive.addfile(tarfile.TarInfo("../above"))
+    shipping.extract(buffer.getvalue(), str(tmp_path / "there"))
+    assert names(tmp_path / "there") == [".hidden", "deep", "deep/empty", "deep/file", "inward"]
+    assert not (tmp_path / "above").exists()
+
+
+def test_links_out_of_a_workload_are_named_before_it_is_shipped(folder: Path) -> None:
+    assert "inward" in shipping.ensure_shippable(str(folder))
+    spoil(folder)
+    with pytest.raises(
+        SpecError, match=r"absolute \(to /etc/hostname\), outward \(to .*elsewhere\)"
+    ) as error:
+        shipping.ensure_shippable(str(folder))
+    assert ".shoalignore" in str(error.value.hint)
+    (folder / ".shoalignore").write_text("absolute\noutward\n")
+    assert "inward" in shipping.ensure_shippable(str(folder))
