@@ -54,6 +54,14 @@ def hold() -> str:
     return f"/proc/{os.getpid()}/fd/{os.open(MINE, os.O_RDONLY | os.O_CLOEXEC)}"
 
 
+def is_in(path: str) -> bool:
+    """Whether the file stands for the namespace that this thread is in."""
+    try:
+        return os.path.samefile(path, MINE)
+    except OSError:
+        return False
+
+
 def keep(path: str) -> None:
     """Let the file stand for this thread's namespace, until `forget`."""
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))

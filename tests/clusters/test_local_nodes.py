@@ -180,6 +180,19 @@ def test_nobody_outside_reaches_it(up: Here) -> None:
     assert [line.split(":")[0].strip() for line in table] == ["lo"]
 
 
+def test_nodes_go_and_come_back_while_the_others_work(up: Here) -> None:
+    file = up.sweep("scaled", SLEEPER, {"n": list(range(20)), "ms": [200]})
+    up.shoal("cluster", "scale", "here.yaml", "2")
+    states = {node["host"]: node["state"] for node in up.json("cluster", "status", "here.yaml")}
+    assert sorted(states.values()) == ["down", "up", "up"]
+    cluster = json.loads(next((up.folder / "state").rglob("state.json")).read_text())
+    if os.geteuid() == 0 and cluster["network"] is not None:
+        assert os.path.exists(cluster["network"]), "the network that the others are in"
+    up.finish(file, "--cluster", "here.yaml")
+    up.shoal("cluster", "scale", "here.yaml", "3")
+    assert {row["node"] for row in up.finish(file, "--cluster", "here.yaml")} == {"one", "two", "three"}
+
+
 def test_a_detached_run_is_like_any_other(up: Here) -> None:
     file = up.sweep("away", SLEEPER, {"n": list(range(30)), "ms": [100]})
     run = up.json("run", file, "--cluster", "here.yaml", "--detach")["run"]

@@ -149,10 +149,12 @@ def _network(request: NodeRequest, folder: str) -> str | None:
     if request.address is not None:
         return inside if os.path.exists(inside) else None
     try:
-        for path in (inside, outside):
-            namespaces.forget(path)
-        namespaces.keep(outside)
-        namespaces.make_lonely(inside)
+        # A driver that brings its head back is in the old one, and so is this agent of its.
+        with namespaces.inside(outside if namespaces.is_in(inside) else None):
+            for path in (inside, outside):
+                namespaces.forget(path)
+            namespaces.keep(outside)
+            namespaces.make_lonely(inside)
     except OSError:
         return None  # Root without the right to: Ray's token is what keeps others out.
     return inside
@@ -210,9 +212,11 @@ def stop(cluster: str, host: str) -> bool:
 
 
 def tidy(cluster: str) -> None:
-    """After the last node of a cluster on this host: what they shared goes."""
-    for path in (_inside(cluster), _outside(cluster)):
-        namespaces.forget(path)
+    """What the nodes of a cluster share on this host goes, if none of them is left here that uses it."""
+    inside = _inside(cluster)
+    if inside not in looking.networks(os.path.dirname(inside)):
+        for path in (inside, _outside(cluster)):
+            namespaces.forget(path)
 
 
 def _clear(folder: str) -> None:
