@@ -8,11 +8,15 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from shoal.cluster.agent.__main__ import ANSWER
+from shoal.cluster.agent.values import ANSWER
 from shoal.errors import ClusterError
 
 AGENT = (sys.executable, "-m", "shoal.cluster.agent")
 PATIENCE_S = 180.0
+
+
+class AgentError(ClusterError):
+    """The agent could be asked, and answered that it could not do it: whatever it was, it is not under way."""
 
 
 class Hosts(Protocol):
@@ -21,7 +25,7 @@ class Hosts(Protocol):
     def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
         """What the agent answers; `payload` goes in behind the request.
 
-        Raises `ClusterError` when it cannot be reached, or answers with an error.
+        Raises `ClusterError` when it cannot be reached, and `AgentError` when it answers with an error.
         """
 
 
@@ -71,7 +75,10 @@ def answer(printed: bytes, complaints: bytes) -> Any:
     if told is None:
         words = [text.strip() for text in (errors or output).splitlines() if text.strip()]
         raise ClusterError(f"The agent there did not answer: {words[-1] if words else 'it said nothing'}")
-    found = json.loads(told.removeprefix(ANSWER))
+    try:
+        found = json.loads(told.removeprefix(ANSWER))
+    except ValueError:
+        raise ClusterError("The agent there was cut off while it answered.") from None
     if "error" in found:
-        raise ClusterError(found["error"], hint=found.get("hint"))
+        raise AgentError(found["error"], hint=found.get("hint"))
     return found["ok"]

@@ -44,10 +44,14 @@ class Detached:
         request = {"do": "receive", "key": self.key, "run": run, "as_cluster": self._described}
         return str(self._ask(request, archive))
 
-    def submit(self, run: str, arguments: Sequence[str], **how: Any) -> None:
-        """Start `shoal ARGUMENTS` on the head, as a job of the cluster. Returns when the run has begun."""
+    def submit(self, run: str, arguments: Sequence[str], **how: Any) -> str:
+        """Start `shoal ARGUMENTS` on the head, as a job of the cluster. Returns when the run has begun: `running`.
+
+        `queued` when what it needs first takes long. After an `AgentError` there is no such job; after another
+        `ClusterError` there may be.
+        """
         request = {"do": "submit", "key": self.key, "run": run, "arguments": list(arguments)}
-        self._ask({**request, **self._ray, **how})
+        return str(self._ask({**request, **self._ray, **how}))
 
     def forget(self, run: str) -> None:
         """What was shipped for it goes."""

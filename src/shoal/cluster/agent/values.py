@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 LONGEST_FOLDER = 40
 """Ray keeps sockets a few folders deeper, and the whole path of a socket has at most 107 characters."""
+ANSWER = "shoal-agent: "
+"""What the line with an agent's answer begins with; a login shell may print lines of its own before it."""
 TOKEN_FILE = "token"
 NODE_FILE = "node.json"
 LET_GO_FILE = "let-go.jsonl"
