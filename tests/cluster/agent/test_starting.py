@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -79,3 +81,25 @@ def test_a_head_that_is_brought_back_from_inside_still_knows_the_outside(folder:
     in_a_thread(from_inside)
     assert found[0] == ours
     assert found[1] != ours
+
+
+@needs_root
+def test_the_driver_of_a_detached_run_begins_outside(folder: Path) -> None:
+    network = network_of_head()
+    (folder / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if sys.argv[1:] != ['job', 'job.json']:\n"
+        "    open('network', 'w').write(os.readlink('/proc/self/ns/net'))\n"
+    )
+    given = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    job = {"folder": str(folder), "arguments": ["--version"], "home": str(folder), "environment": given}
+    (folder / "job.json").write_text(json.dumps(job))
+    environment = {**os.environ, namespaces.OUTSIDE: starting._outside("lab")}
+    command = [sys.executable, "-m", "shoal.cluster.agent.there", "job", "job.json"]
+
+    def from_inside() -> None:
+        namespaces.enter(network)
+        subprocess.run(command, cwd=folder, env=environment, check=False)
+
+    in_a_thread(from_inside)
+    assert (folder / "network").read_text() == os.readlink("/proc/self/ns/net")
