@@ -67,7 +67,9 @@ def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Away:
     (tmp_path / "bin" / "ssh").write_text(SSH)
     (tmp_path / "bin" / "ssh").chmod(0o755)
     (tmp_path / ".shoal").mkdir()
-    (tmp_path / "lab.yaml").write_text("{kind: cluster, name: lab, provider: ssh, nodes: [{host: a, cpu: 1}]}")
+    (tmp_path / "lab.yaml").write_text(
+        "{kind: cluster, name: lab, provider: ssh, nodes: [{host: a, cpu: 1}]}"
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -84,7 +86,7 @@ def test_states_are_read_past_what_a_login_shell_prints(away: Away) -> None:
 
 def test_a_head_that_answers_nonsense_hides_no_other_runs(away: Away) -> None:
     away.keep("t-0001", "running")
-    (away.folder / "bin" / "ssh").write_text("#!/bin/sh\necho '{\"error\": \"not today\"}'\n")
+    (away.folder / "bin" / "ssh").write_text('#!/bin/sh\necho \'{"error": "not today"}\'\n')
     done = away.shoal("ls", "--json")
     assert [each["state"] for each in json.loads(done.stdout)] == ["running"], done.stderr
 
@@ -176,7 +178,9 @@ def test_a_run_is_known_here_when_the_answer_is_lost(away: Away) -> None:
     assert [stub.state for stub in kept.stubs(away.here)] == ["queued"]
 
 
-@pytest.mark.parametrize(("storage", "says"), [("", True), (", storage: /mnt/x", False)], ids=["none", "some"])
+@pytest.mark.parametrize(
+    ("storage", "says"), [("", True), (", storage: /mnt/x", False)], ids=["none", "some"]
+)
 def test_it_is_said_beforehand_that_a_run_is_kept_on_the_head_alone(
     away: Away, storage: str, says: bool
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from shoal.errors import ClusterError
 
 AGENT = (sys.executable, "-m", "shoal.cluster.agent")
 PATIENCE_S = 180.0
+LEAVE_S = 30.0
+_log = logging.getLogger(__name__)
 
 
 class AgentError(ClusterError):
@@ -32,11 +35,16 @@ class Hosts(Protocol):
 class ThisMachine:
     """Every host is this machine: for clusters on one."""
 
+    patience_s = PATIENCE_S
+
     def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
         given = line(request) + payload
-        done = subprocess.run(
-            AGENT, input=given, capture_output=True, timeout=PATIENCE_S, check=False, cwd="/"
-        )
+        try:
+            done = subprocess.run(
+                AGENT, input=given, capture_output=True, timeout=self.patience_s, check=False, cwd="/"
+            )
+        except subprocess.TimeoutExpired:
+            raise ClusterError(f"{host}: the agent did not answer within {self.patience_s:g} s.") from None
         return answer(done.stdout, done.stderr)
 
 
@@ -61,7 +69,14 @@ class Held:
     def leave(self) -> None:
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.close()
-            self._process.wait(timeout=30)
+            try:
+                self._process.wait(timeout=LEAVE_S)
+            except subprocess.TimeoutExpired:
+                _log.warning(
+                    "The node of this driver has not ended after %g s; its agent goes on trying.", LEAVE_S
+                )
+            assert self._process.stdout is not None
+            self._process.stdout.close()
 
 
 def line(request: Mapping[str, Any]) -> bytes:

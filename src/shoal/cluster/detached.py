@@ -58,12 +58,6 @@ class Detached:
         self._ask({"do": "forget", "key": self.key, "run": run})
 
 
-def described(name: str, address: str, storage: str | None) -> dict[str, Any]:
-    """A cluster for drivers that are on its head already."""
-    cluster = {"kind": "cluster", "name": name, "provider": "ray", "address": address}
-    return cluster if storage is None else {**cluster, "storage": storage}
-
-
 def ask_through(door: Door) -> AskHead:
     """Asks the agent behind a door."""
 

@@ -55,7 +55,9 @@ def test_a_driver_that_takes_up_an_old_run_is_seen_at_once(tmp_path: Path) -> No
         assert jobs._stamp(record) != before
 
 
-@pytest.mark.parametrize(("status", "has_begun"), [("RUNNING", True), ("PENDING", True), ("SUCCEEDED", False)])
+@pytest.mark.parametrize(
+    ("status", "has_begun"), [("RUNNING", True), ("PENDING", True), ("SUCCEEDED", False)]
+)
 def test_a_driver_with_a_run_has_begun(status: str, has_begun: bool) -> None:
     assert jobs.wait_until_begun(Client(status), "job", lambda: has_begun, 0.0) == "running"
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -103,3 +104,23 @@ def test_the_driver_of_a_detached_run_begins_outside(folder: Path) -> None:
 
     in_a_thread(from_inside)
     assert (folder / "network").read_text() == os.readlink("/proc/self/ns/net")
+
+
+def test_agents_take_turns_also_when_one_of_them_removes_the_lock(folder: Path) -> None:
+    node = node_folder("lab", "one")
+    inside, begun = [], threading.Barrier(4)
+
+    def turn() -> None:
+        begun.wait()
+        with starting._only_one(node):
+            inside.append("in")
+            time.sleep(0.05)  # Long enough for the others to come in, if they could.
+            os.unlink(f"{node}.lock")
+            inside.append("out")
+
+    threads = [threading.Thread(target=turn) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert inside == ["in", "out"] * 4

@@ -55,9 +55,9 @@ def networks(folder: str) -> set[str]:
     """The namespaces that the nodes with folders in this one are kept in."""
     found = set()
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            with open(os.path.join(folder, name, NODE_FILE), encoding="utf-8") as file:
-                found.add(json.load(file)["network"])
+        path = os.path.join(folder, name, NODE_FILE)
+        with suppress(OSError, ValueError, KeyError, TypeError), open(path, encoding="utf-8") as file:
+            found.add(json.load(file)["network"])
     return found
 
 

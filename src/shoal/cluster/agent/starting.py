@@ -233,6 +233,18 @@ def _write_secret(path: str, text: str) -> None:
 def _only_one(folder: str) -> Iterator[None]:
     """Two agents at once take turns."""
     os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
-    with open(f"{folder}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    path = f"{folder}.lock"
+    while True:
+        with open(path, "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if _is_still(path, lock.fileno()):
+                yield
+                return
+
+
+def _is_still(path: str, descriptor: int) -> bool:
+    """Whether the file has not been removed while we waited for it: whoever comes next takes another then."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

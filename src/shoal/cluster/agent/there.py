@@ -51,7 +51,7 @@ def _job(file: str) -> NoReturn:
     os.unlink(file)  # The variables in it may be secrets, and nobody needs it any more.
     outside = os.environ.get(namespaces.OUTSIDE)
     if outside is not None:
-        namespaces.enter(outside)  # The driver goes into the cluster's own network by itself, and knows the way back.
+        namespaces.enter(outside)  # The driver goes into the cluster's own network by itself.
     os.chdir(job["folder"])
     given = job["environment"] if job["environment"] is not None else os.environ
     ray = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
