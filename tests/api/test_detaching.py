@@ -195,3 +195,27 @@ def test_it_is_said_beforehand_that_a_run_is_kept_on_the_head_alone(
     with pytest.raises(ClusterError):
         detaching.detach("t.yaml", "lab.yaml", [], None, told.append)
     assert any("is lost if that is" in line for line in told) == says
+
+
+@pytest.mark.parametrize("as_json", [True, False], ids=["json", "words"])
+def test_who_follows_a_run_reads_logs_on_stderr_and_what_came_of_it_on_stdout(
+    away: Away, as_json: bool
+) -> None:
+    (away.folder / "bin" / "ssh").write_text(SSH.replace("echo 'Welcome to the head!'", ""))
+    Path("trial.py").write_text("def main(x):\n    print('trial says', x)\n    return {'y': 1 / x}\n")
+    Path("t.yaml").write_text(
+        json.dumps({"kind": "sweep", "trials": {"grid": {"x": [0, 7]}}, "run": {"function": "trial:main"}})
+    )
+    os.makedirs(away.home)
+    command = [sys.executable, "-m", "shoal", "run", "t.yaml", "--json"]
+    environment = {**os.environ, "SHOAL_HOME": away.home}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    run = json.loads(ran.stdout)["run"]
+    away.keep(run, "running")
+    code = f"import sys; from shoal.api import detaching; sys.exit(detaching.follow({run!r}, {as_json}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == ran.returncode == 1, done.stderr
+    assert "trial says 7" in done.stderr
+    assert "trial says" not in done.stdout
+    if as_json:
+        assert json.loads(done.stdout) == json.loads(ran.stdout)

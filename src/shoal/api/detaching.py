@@ -27,6 +27,7 @@ from shoal.store.stubs import Stub
 THERE = ("python", "-m", "shoal.cluster.agent.there")
 ENDED = ("succeeded", "failed", "stopped")
 ANSWER_S = 20.0
+BEGIN_S = 3600.0
 
 
 class Handed(NamedTuple):
@@ -134,12 +135,25 @@ def attach(arguments: Sequence[str], run: str) -> int:
     return provider.door().attach([*THERE, "shoal", provider.detached().key, *arguments])
 
 
-def follow(run: str) -> int:
-    """Say what a detached run's trials say, until it has ended, and then what came of it. Its exit code."""
-    attach(["logs", run, "--follow"], run)
-    attach(["results", run], run)
-    state = _ask_states(_stub(run).cluster).get(run, ("",))[0]
-    return {"succeeded": 0, "stopped": 3}.get(state, 1)
+def follow(run: str, as_json: bool) -> int:
+    """Say what a detached run's trials say, on stderr, until it has ended; then print what `run` prints at its end.
+
+    The exit code of the run.
+    """
+    provider = _provider(_stub(run).cluster)
+    _wait_until_known(run, provider)
+    provider.door().attach([*THERE, "aside", provider.detached().key, "logs", run, "--follow"])
+    return attach(["show", run, "--summary", *(["--json"] if as_json else [])], run)
+
+
+def _wait_until_known(run: str, provider: Provider) -> None:
+    """Its driver may have to install packages first."""
+    here = Here()
+    until = here.now() + BEGIN_S
+    while run not in _states(provider):
+        if here.now() > until:
+            raise ClusterError(f"{run} did not begin within {BEGIN_S:g} s.", hint=f"Look with: shoal show {run}")
+        here.pause(1.0)
 
 
 def must_be_detached(cluster: str) -> bool:

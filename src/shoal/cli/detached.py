@@ -26,13 +26,15 @@ def detach(file: str, cluster: str | None, sets: Sequence[str], limit: int | Non
     return 0
 
 
-def detach_and_follow(file: str, cluster: str, sets: Sequence[str], limit: int | None) -> int:
+def detach_and_follow(
+    file: str, cluster: str, sets: Sequence[str], limit: int | None, as_json: bool
+) -> int:
     """Hand a workload to a cluster that is driven from inside, and stay with it; the exit code."""
     from shoal.api import detaching
 
     run, _ = detaching.detach(file, cluster, sets, limit, say)
     say(f"{run} runs on its cluster. Ctrl-C leaves it alone; end it with: shoal stop {run}")
-    return detaching.follow(run)
+    return detaching.follow(run, as_json)
 
 
 def forward(arguments: Sequence[str], elsewhere: RunElsewhere) -> int:

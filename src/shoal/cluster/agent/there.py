@@ -2,6 +2,7 @@
 
 job FILE             what a detached run's driver is started with: the file says in which folder, with which variables
 shoal KEY ARGUMENT...   one command about the runs of the cluster KEY
+aside KEY ARGUMENT...   the same, but all that it prints is on stderr
 runs KEY             the runs of the cluster KEY, as an agent answers
 tar KEY RUN [ITEM]   what a run, or one of its items, left behind: an archive on stdout, behind a line that says so
 """
@@ -86,6 +87,9 @@ def main(arguments: Sequence[str]) -> int:
     if task == "job":
         _job(first)
     if task == "shoal":
+        _command(first, rest)
+    if task == "aside":
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         _command(first, rest)
     if task == "runs":
         return _runs(first)
