@@ -14,8 +14,7 @@ from shoal.api import detaching
 from shoal.api.clustered import provider_for
 from shoal.api.clusters import load
 from shoal.cluster.agent import there
-from shoal.cluster.asking import AgentError
-from shoal.errors import ClusterError, FileError, NotFound, RunLocked
+from shoal.errors import AgentRefused, ClusterError, FileError, NotFound, RunLocked
 from shoal.store import RunStore
 from shoal.store import stubs as kept
 from shoal.store.stubs import Stub
@@ -158,14 +157,14 @@ def submit(away: Away) -> str:
 
 
 def test_a_run_that_was_refused_is_not_known_here(away: Away) -> None:
-    with pytest.raises(AgentError, match="The head is not up"):
+    with pytest.raises(AgentRefused, match="The head is not up"):
         submit(away)
     assert kept.stubs(away.here) == []
 
 
 def test_a_run_that_was_refused_again_is_known_as_it_was(away: Away) -> None:
     away.keep("t-0001", "stopped")
-    with pytest.raises(AgentError, match="The head is not up"):
+    with pytest.raises(AgentRefused, match="The head is not up"):
         submit(away)
     assert [stub.state for stub in kept.stubs(away.here)] == ["stopped"]
 

@@ -14,12 +14,12 @@ from shoal.api.clustered import provider_for
 from shoal.api.clusters import is_virtual, load
 from shoal.api.machines import machines
 from shoal.cluster.agent.there import ARCHIVE, NO_FILES
-from shoal.cluster.asking import AgentError, answer
+from shoal.cluster.asking import answer
 from shoal.cluster.base import Provider, Tell
 from shoal.cluster.detached import Detached
 from shoal.cluster.here import Here
 from shoal.cluster.local import environment_of_items
-from shoal.errors import ClusterError, FileError, NotFound, RunLocked, SpecError
+from shoal.errors import AgentRefused, ClusterError, FileError, NotFound, RunLocked, SpecError
 from shoal.store import RunSummary, find_home, make_home
 from shoal.store import stubs as kept
 from shoal.store.stubs import Stub
@@ -79,7 +79,7 @@ def _submit(detached: Detached, stub: Stub, arguments: Sequence[str], folder: st
     kept.keep(home, stub._replace(state="queued"))
     try:
         state = detached.submit(stub.run, arguments, folder=folder)
-    except AgentError:
+    except AgentRefused:
         if before is None:
             kept.forget(home, stub.run)
         else:
@@ -152,7 +152,9 @@ def _wait_until_known(run: str, provider: Provider) -> None:
     until = here.now() + BEGIN_S
     while run not in _states(provider):
         if here.now() > until:
-            raise ClusterError(f"{run} did not begin within {BEGIN_S:g} s.", hint=f"Look with: shoal show {run}")
+            raise ClusterError(
+                f"{run} did not begin within {BEGIN_S:g} s.", hint=f"Look with: shoal show {run}"
+            )
         here.pause(1.0)
 
 

@@ -26,9 +26,7 @@ def detach(file: str, cluster: str | None, sets: Sequence[str], limit: int | Non
     return 0
 
 
-def detach_and_follow(
-    file: str, cluster: str, sets: Sequence[str], limit: int | None, as_json: bool
-) -> int:
+def detach_and_follow(file: str, cluster: str, sets: Sequence[str], limit: int | None, as_json: bool) -> int:
     """Hand a workload to a cluster that is driven from inside, and stay with it; the exit code."""
     from shoal.api import detaching
 

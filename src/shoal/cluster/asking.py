@@ -10,16 +10,12 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from shoal.cluster.agent.values import ANSWER
-from shoal.errors import ClusterError
+from shoal.errors import AgentRefused, ClusterError
 
 AGENT = (sys.executable, "-m", "shoal.cluster.agent")
 PATIENCE_S = 180.0
 LEAVE_S = 30.0
 _log = logging.getLogger(__name__)
-
-
-class AgentError(ClusterError):
-    """The agent could be asked, and answered that it could not do it: whatever it was, it is not under way."""
 
 
 class Hosts(Protocol):
@@ -28,7 +24,7 @@ class Hosts(Protocol):
     def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
         """What the agent answers; `payload` goes in behind the request.
 
-        Raises `ClusterError` when it cannot be reached, and `AgentError` when it answers with an error.
+        Raises `ClusterError` when it cannot be reached, and `AgentRefused` when it answers with an error.
         """
 
 
@@ -95,5 +91,5 @@ def answer(printed: bytes, complaints: bytes) -> Any:
     except ValueError:
         raise ClusterError("The agent there was cut off while it answered.") from None
     if "error" in found:
-        raise AgentError(found["error"], hint=found.get("hint"))
+        raise AgentRefused(found["error"], hint=found.get("hint"))
     return found["ok"]

@@ -47,7 +47,7 @@ class Detached:
     def submit(self, run: str, arguments: Sequence[str], **how: Any) -> str:
         """Start `shoal ARGUMENTS` on the head, as a job of the cluster. Returns when the run has begun: `running`.
 
-        `queued` when what it needs first takes long. After an `AgentError` there is no such job; after another
+        `queued` when what it needs first takes long. After an `AgentRefused` there is no such job; after another
         `ClusterError` there may be.
         """
         request = {"do": "submit", "key": self.key, "run": run, "arguments": list(arguments)}

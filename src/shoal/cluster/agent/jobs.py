@@ -19,6 +19,7 @@ from shoal import namespaces
 from shoal.cluster.agent import looking, there
 from shoal.cluster.agent.values import TOKEN_FILE, node_folder
 from shoal.errors import ClusterError
+from shoal.files import write_secret
 
 PATIENCE_S = 90.0
 TOLD_LINES = 12
@@ -91,8 +92,7 @@ def _write_job(request: Mapping[str, Any], home: str) -> str:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, f"{request['run']}.json")
     job = {name: request.get(name) for name in ("arguments", "folder", "environment")} | {"home": home}
-    with open(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-        json.dump(job, file)
+    write_secret(path, json.dumps(job))
     return path
 
 

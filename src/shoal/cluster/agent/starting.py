@@ -26,6 +26,7 @@ from shoal.cluster.agent.values import (
     node_folder,
 )
 from shoal.errors import ClusterError
+from shoal.files import write_secret
 
 START_S = 120.0
 RAY_WORKER_PORTS = range(10002, 20000)
@@ -90,7 +91,7 @@ def _check_versions(expected: Mapping[str, str], has: HostFacts) -> None:
 def _start(request: NodeRequest, folder: str, has: HostFacts) -> NodeFacts:
     os.makedirs(os.path.join(folder, "tmp"), mode=0o700)
     os.chmod(folder, 0o700)
-    _write_secret(os.path.join(folder, TOKEN_FILE), request.token)
+    write_secret(os.path.join(folder, TOKEN_FILE), request.token)
     network = _network(request, folder)
     with namespaces.inside(network):
         ip = _own_address(request)
@@ -170,8 +171,6 @@ def _outside(cluster: str) -> str:
 
 def _own_address(request: NodeRequest) -> str:
     """The address that others reach this host at."""
-    if request.ip is not None:
-        return request.ip
     if request.alone:
         return "127.0.0.1"
     if request.address is not None:
@@ -222,11 +221,6 @@ def tidy(cluster: str) -> None:
 def _clear(folder: str) -> None:
     processes.end(folder)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _write_secret(path: str, text: str) -> None:
-    with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-        file.write(text)
 
 
 @contextmanager

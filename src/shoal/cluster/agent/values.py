@@ -25,8 +25,6 @@ class NodeRequest(NamedTuple):
     host: str
     token: str
     address: str | None = None
-    ip: str | None = None
-    """The address that other nodes reach this one at; found out where it is not given."""
     cpu: float | None = None
     memory_bytes: int | None = None
     gpu: float | None = None
