@@ -60,7 +60,11 @@ class Held:
         assert self._process.stdout is not None
         self._process.stdin.write(line({"do": "hold", **request}))
         self._process.stdin.flush()
-        self.facts = answer(self._process.stdout.readline(), b"")
+        try:
+            self.facts = answer(self._process.stdout.readline(), b"")
+        except BaseException:
+            self.leave()
+            raise
 
     def leave(self) -> None:
         if self._process.stdin is not None and not self._process.stdin.closed:

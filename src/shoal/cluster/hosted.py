@@ -83,7 +83,9 @@ class HostedProvider(ABC):
         except ClusterError as error:
             self.book.note(node.host, problem=str(error))
             raise
-        if known.get("started_s") != facts.started_s or known.get("problem"):
+        if known.get("problem"):
+            self.book.note(node.host, problem=None)
+        if known.get("started_s") != facts.started_s:
             ready_s = time.time()
             times = {"requested_s": requested_s, "ready_s": ready_s, "started_s": facts.started_s}
             self.book.note(node.host, **times, ip=facts.ip, problem=None)
