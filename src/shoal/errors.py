@@ -13,6 +13,7 @@ ShoalError
 ├── EngineError        a worker or node could not do what was asked        exit 1
 │   └── ClusterLost    the head of the cluster is gone; the run can resume exit 1
 ├── ClusterError       nodes cannot be started or reached                  exit 2
+│   └── AgentRefused   a host was reached, and cannot do what was asked    exit 2
 └── Stopped            the user ended it                                   exit 3
 """
 
@@ -109,6 +110,10 @@ class ClusterError(ShoalError):
     """Nodes cannot be started or reached."""
 
     exit_code = 2
+
+
+class AgentRefused(ClusterError):
+    """The agent of a host could be asked, and said that it cannot: whatever it was, it is not under way."""
 
 
 class Stopped(ShoalError):

@@ -50,8 +50,21 @@ def inside(path: str | None) -> Iterator[None]:
 
 
 def hold() -> str:
-    """A path that stands for this thread's namespace as long as this process lives."""
+    """A path that stands for this thread's namespace until `release`, at most as long as this process lives."""
     return f"/proc/{os.getpid()}/fd/{os.open(MINE, os.O_RDONLY | os.O_CLOEXEC)}"
+
+
+def release(path: str) -> None:
+    """A path from `hold` stands for nothing any more."""
+    os.close(int(path.rpartition("/")[2]))
+
+
+def is_in(path: str) -> bool:
+    """Whether the file stands for the namespace that this thread is in."""
+    try:
+        return os.path.samefile(path, MINE)
+    except OSError:
+        return False
 
 
 def keep(path: str) -> None:

@@ -103,6 +103,11 @@ def test_logs_are_followed_and_a_stop_and_a_resume_reach_the_run(desk: Desk, lab
     done = desk.json("show", run)["counts"]["done"]
     assert 0 < done < 200
     assert desk.json("resume", run)["state"] == "running"
+    shown = desk.json("show", run)
+    assert shown["state"] == "running"
+    assert shown["counts"]["waiting"] > 0, "it returned only when the run was over"
+    assert state(desk, run) == "running", "what `ls` says"
+    assert f"{run} is running" in desk.shoal("resume", run, code=2).stderr
     until(lambda: state(desk, run) == "succeeded", "the end of the run")
     assert sorted(row["n"] for row in desk.rows(run)) == list(range(200))
 

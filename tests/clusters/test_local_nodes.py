@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -37,6 +38,21 @@ def main(n, port):
         return {"answer": there.recv(100).decode(), "given": os.environ.get("GIVEN"),
                 "ray": " ".join(name for name in os.environ if name.startswith("RAY_"))}
 """
+TWICE = """
+import os, sys, shoal
+def look():
+    shown = sorted(name for name in os.environ if name.startswith("RAY_AUTH"))
+    return os.readlink("/proc/thread-self/ns/net"), shown
+before = look()
+try:
+    shoal.run("lost.yaml", cluster="here.yaml", display=False)
+except shoal.ClusterLost:
+    print("lost", flush=True)
+sys.stdin.readline()
+run = shoal.run("again.yaml", cluster="here.yaml", display=False)
+print(run.state, look() == before, flush=True)
+"""
+"""A notebook, say: it outlives a cluster, and goes on with the next."""
 MARK = "MARK_OF_TEST"
 """In the environment of all that is started here, and of what that starts."""
 
@@ -178,6 +194,43 @@ def test_nobody_outside_reaches_it(up: Here) -> None:
     inside = next(pid for pid, command in of_ray.items() if "/raylet/raylet " in command)
     table = Path(f"/proc/{inside}/net/dev").read_text().splitlines()[2:]
     assert [line.split(":")[0].strip() for line in table] == ["lo"]
+
+
+def test_nodes_go_and_come_back_while_the_others_work(up: Here) -> None:
+    file = up.sweep("scaled", SLEEPER, {"n": list(range(20)), "ms": [200]})
+    up.shoal("cluster", "scale", "here.yaml", "2")
+    states = {node["host"]: node["state"] for node in up.json("cluster", "status", "here.yaml")}
+    assert sorted(states.values()) == ["down", "up", "up"]
+    cluster = json.loads(next((up.folder / "state").rglob("state.json")).read_text())
+    if os.geteuid() == 0 and cluster["network"] is not None:
+        assert os.path.exists(cluster["network"]), "the network that the others are in"
+    up.finish(file, "--cluster", "here.yaml")
+    up.shoal("cluster", "scale", "here.yaml", "3")
+    assert {row["node"] for row in up.finish(file, "--cluster", "here.yaml")} == {"one", "two", "three"}
+
+
+def test_a_process_that_lost_its_cluster_goes_on_with_the_next(up: Here) -> None:
+    up.sweep("lost", SLEEPER, {"n": list(range(600)), "ms": [200]})
+    up.sweep("again", SLEEPER, {"n": list(range(6)), "ms": [50]})
+    with subprocess.Popen(
+        [sys.executable, "-c", TWICE],
+        cwd=up.folder,
+        env=up.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        until(lambda: any(each["run"].startswith("lost-") for each in up.json("ls")), "a run")
+        run = next(each["run"] for each in up.json("ls") if each["run"].startswith("lost-"))
+        until(lambda: up.json("show", run)["counts"].get("done", 0) > 3, "a run that is under way")
+        for pid, command in up.processes().items():
+            if "/gcs_server " in command:
+                os.kill(pid, signal.SIGKILL)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "lost\n"
+        assert up.json("show", run)["state"] == "interrupted"
+        said, _ = process.communicate("\n", timeout=HANG_S)
+        assert said == "succeeded True\n"
 
 
 def test_a_detached_run_is_like_any_other(up: Here) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 
@@ -15,6 +16,8 @@ from shoal.model import Need, Node, Plan
 from shoal.plan.scaling import grown
 from shoal.spec import Cluster
 
+_log = logging.getLogger(__name__)
+
 
 class ClusterMachines(Machines):
     """The nodes of a cluster file, and the Ray engine on them."""
@@ -24,6 +27,7 @@ class ClusterMachines(Machines):
     def __init__(self, cluster: Cluster, file: str, tell: Tell) -> None:
         self.provider = provider_for(cluster, file)
         self._joined: Joined | None = None
+        self._connected = False
         super().__init__(self.provider.inventory(), f"cluster {cluster.name}", cluster, file, tell)
         self.cluster: Cluster = cluster
 
@@ -35,20 +39,28 @@ class ClusterMachines(Machines):
 
     def ready(self, need: Need) -> None:
         """Work starts on the first node that is up and has room. The others follow meanwhile."""
-        from shoal import namespaces
-        from shoal.engine.ray.connecting import connect
-
         failed = self.provider.up(self._tell, self._first(need))
         if failed and not self._fits_head(need):
             raise ClusterError("; ".join(f"{host}: {why}" for host, why in failed.items()))
-        joined = self._joined = self.provider.join(self._tell)
+        self._joined = self.provider.join(self._tell)
+        try:
+            self._connect(self._joined)
+            self._see_that_idle_nodes_go()
+        except BaseException:
+            self.close()
+            raise
+        self._others = threading.Thread(target=self._start_others, name="shoal-cluster-up", daemon=True)
+        self._others.start()
+
+    def _connect(self, joined: Joined) -> None:
+        from shoal import namespaces
+        from shoal.engine.ray.connecting import connect
+
         if joined.network is not None:
             self.outside = namespaces.hold()
             namespaces.enter(joined.network)
         connect(joined.address, joined.ip)
-        self._see_that_idle_nodes_go()
-        self._others = threading.Thread(target=self._start_others, name="shoal-cluster-up", daemon=True)
-        self._others.start()
+        self._connected = True
 
     def _first(self, need: Need) -> list[str]:
         """The head, and where it has no room for the work, one more that has."""
@@ -106,11 +118,33 @@ class ClusterMachines(Machines):
 
     def close(self) -> None:
         joined, self._joined = self._joined, None
-        if joined is not None:
-            from shoal.engine.ray.connecting import disconnect
-
-            disconnect(joined.address)
+        if joined is None:
+            return
+        try:
+            if self._connected:
+                self._disconnect(joined.address)
+        finally:
+            self._go_back_outside()
             joined.leave()
+
+    def _disconnect(self, address: str) -> None:
+        from shoal.engine.ray.connecting import disconnect
+
+        self._connected = False
+        try:
+            disconnect(address)
+        except Exception as error:  # noqa: BLE001 - a Ray that is dead already may raise anything
+            _log.debug("Ray could not be left: %s", error)
+
+    def _go_back_outside(self) -> None:
+        outside, self.outside = self.outside, None
+        if outside is not None:
+            from shoal import namespaces
+
+            try:
+                namespaces.enter(outside)
+            finally:
+                namespaces.release(outside)
 
 
 def provider_for(cluster: Cluster, file: str) -> Provider:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import io
-import json
 import os
+import shutil
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from shoal.api import workloads
 from shoal.api.clustered import provider_for
 from shoal.api.clusters import is_virtual, load
 from shoal.api.machines import machines
+from shoal.cluster.agent.there import ARCHIVE, NO_FILES
+from shoal.cluster.asking import answer
 from shoal.cluster.base import Provider, Tell
 from shoal.cluster.detached import Detached
 from shoal.cluster.here import Here
 from shoal.cluster.local import environment_of_items
-from shoal.errors import ClusterError, NotFound, SpecError
+from shoal.errors import AgentRefused, ClusterError, FileError, NotFound, RunLocked, SpecError
 from shoal.store import RunSummary, find_home, make_home
 from shoal.store import stubs as kept
 from shoal.store.stubs import Stub
@@ -24,10 +27,19 @@ from shoal.store.stubs import Stub
 THERE = ("python", "-m", "shoal.cluster.agent.there")
 ENDED = ("succeeded", "failed", "stopped")
 ANSWER_S = 20.0
+BEGIN_S = 3600.0
 
 
-def detach(file: str, cluster: str, sets: Sequence[str], limit: int | None, tell: Tell) -> str:
-    """Hand a workload to a cluster; the id of the run, once it has begun there. It needs nobody here any more."""
+class Handed(NamedTuple):
+    """A run that was handed to a cluster, and needs nobody here any more."""
+
+    run: str
+    state: str
+    """`running`, or `queued` while what it needs first is made ready there."""
+
+
+def detach(file: str, cluster: str, sets: Sequence[str], limit: int | None, tell: Tell) -> Handed:
+    """Hand a workload to a cluster. Returns once it has begun there, or is sure to."""
     prepared = workloads.from_file(file, sets, limit)
     where = machines(cluster)
     where.ensure_room(prepared.job.need)
@@ -38,23 +50,46 @@ def detach(file: str, cluster: str, sets: Sequence[str], limit: int | None, tell
     make_home(home)
     run = f"{prepared.spec.name}-{here.token(4)}"
     options = [*(f"--set={text}" for text in sets), *([f"--limit={limit}"] if limit else []), f"--id={run}"]
+    _say_where_it_is_kept(cluster, tell)
     provider.up(tell, _head(cluster))
     detached = provider.detached()
     if detached.is_here:
         arguments = ["run", os.path.abspath(file), f"--cluster={os.path.abspath(cluster)}", *options]
-        detached.submit(run, arguments, folder=here.folder, home=home, environment=environment_of_items())
+        how = {"folder": here.folder, "home": home, "environment": environment_of_items()}
+        state = detached.submit(run, arguments, **how)
     else:
-        _submit_away(detached, file, run, options, prepared.spec.folder)
         spec, files = prepared.spec, (os.path.abspath(cluster), os.path.abspath(file))
-        kept.keep(home, Stub(run, spec.kind, spec.name, *files, here.now(), state="running"))
+        there = detached.ship(run, _packed(spec.folder))
+        arguments = ["run", os.path.relpath(file, spec.folder), "--cluster=../../cluster.yaml", *options]
+        state = _submit(detached, Stub(run, spec.kind, spec.name, *files, here.now()), arguments, there)
     provider.up(tell)
-    return run
+    return Handed(run, state)
 
 
-def _submit_away(detached: Detached, file: str, run: str, options: Sequence[str], folder: str) -> None:
-    there = detached.ship(run, _packed(folder))
-    arguments = ["run", os.path.relpath(file, folder), "--cluster=../../cluster.yaml", *options]
-    detached.submit(run, arguments, folder=there)
+def _say_where_it_is_kept(cluster: str, tell: Tell) -> None:
+    found = load(cluster)
+    if found.storage is None and found.provider != "local":
+        tell(f"{found.name} has no storage:, so the run is kept on its head alone, and is lost if that is.")
+
+
+def _submit(detached: Detached, stub: Stub, arguments: Sequence[str], folder: str) -> str:
+    """The state of the run then. It is known here from before it can begin: the answer may never arrive."""
+    home = _home()
+    before = kept.find(home, stub.run)
+    kept.keep(home, stub._replace(state="queued"))
+    try:
+        state = detached.submit(stub.run, arguments, folder=folder)
+    except AgentRefused:
+        if before is None:
+            kept.forget(home, stub.run)
+        else:
+            kept.keep(home, before)
+        raise
+    except ClusterError as error:
+        hint = f"It may have begun all the same: shoal show {stub.run}"
+        raise ClusterError(f"{stub.run} was handed over, and then: {error}", hint=hint) from error
+    kept.keep(home, stub._replace(state=state))
+    return state
 
 
 def _packed(folder: str) -> bytes:
@@ -63,23 +98,35 @@ def _packed(folder: str) -> bytes:
     return shipping.pack(folder).data
 
 
-def resume(run: str, options: Sequence[str], tell: Tell) -> int | None:
-    """Go on with a detached run, on its cluster; with the workload's folder as it is here now.
+def resume(run: str, options: Sequence[str], tell: Tell) -> str | int:
+    """Go on with a detached run, on its cluster; with the workload's folder as it is here now. Its state then.
 
     One that has succeeded is gone on with in this terminal, as most likely there is only its summary to print: the
-    exit code then.
+    exit code then. One that is going is left alone, and its folder with it.
     """
     stub = _stub(run)
     provider = _provider(stub.cluster)
+    found = _ask_states(stub.cluster)
+    _refuse_going(stub, found)
     provider.up(tell)
+    if run not in found:
+        found = _states(provider)
+        _refuse_going(stub, found)
     detached = provider.detached()
     there = detached.ship(run, _packed(os.path.dirname(stub.workload)))
     arguments = ["resume", run, f"--cluster={there}/../../cluster.yaml", *options]
-    if "--failed" not in options and _ask_states(stub.cluster).get(run, ("",))[0] == "succeeded":
+    if "--failed" not in options and found.get(run, ("",))[0] == "succeeded":
         return attach(arguments, run)
-    detached.submit(run, arguments, folder=there)
-    kept.keep(_home(), stub._replace(state="running"))  # What is thought to have ended is not asked about.
-    return None
+    return _submit(detached, stub, arguments, there)
+
+
+def _refuse_going(stub: Stub, found: Mapping[str, tuple[str, float]]) -> None:
+    run, state = stub.run, found[stub.run][0] if stub.run in found else stub.state
+    if state == "queued" or (state == "running" and run in found):
+        raise RunLocked(
+            f"Run {run} is {state} on its cluster.",
+            hint=f"Look at it: shoal logs {run} -f. End it: shoal stop {run}. Forget it: shoal rm {run}.",
+        )
 
 
 def attach(arguments: Sequence[str], run: str) -> int:
@@ -88,12 +135,27 @@ def attach(arguments: Sequence[str], run: str) -> int:
     return provider.door().attach([*THERE, "shoal", provider.detached().key, *arguments])
 
 
-def follow(run: str) -> int:
-    """Say what a detached run's trials say, until it has ended, and then what came of it. Its exit code."""
-    attach(["logs", run, "--follow"], run)
-    attach(["results", run], run)
-    state = _ask_states(_stub(run).cluster).get(run, ("",))[0]
-    return {"succeeded": 0, "stopped": 3}.get(state, 1)
+def follow(run: str, as_json: bool) -> int:
+    """Say what a detached run's trials say, on stderr, until it has ended; then print what `run` prints at its end.
+
+    The exit code of the run.
+    """
+    provider = _provider(_stub(run).cluster)
+    _wait_until_known(run, provider)
+    provider.door().attach([*THERE, "aside", provider.detached().key, "logs", run, "--follow"])
+    return attach(["show", run, "--summary", *(["--json"] if as_json else [])], run)
+
+
+def _wait_until_known(run: str, provider: Provider) -> None:
+    """Its driver may have to install packages first."""
+    here = Here()
+    until = here.now() + BEGIN_S
+    while run not in _states(provider):
+        if here.now() > until:
+            raise ClusterError(
+                f"{run} did not begin within {BEGIN_S:g} s.", hint=f"Look with: shoal show {run}"
+            )
+        here.pause(1.0)
 
 
 def must_be_detached(cluster: str) -> bool:
@@ -109,11 +171,37 @@ def get(run: str, item: str | None, to: str | None) -> str:
         raise SpecError(f"{target} exists already.", hint="Name another folder with --to.")
     provider = _provider(_stub(run).cluster)
     done = provider.door().run([*THERE, "tar", provider.detached().key, run, *([item] if item else [])])
-    if done.code != 0:
+    if done.code == NO_FILES:
         raise NotFound(f"{item or f'No item of {run}'} left {'no ' if item else ''}files.")
-    with tarfile.open(fileobj=io.BytesIO(done.output)) as archive:
-        archive.extractall(target, filter="data")
+    _, mark, archive = done.output.partition(ARCHIVE)
+    if done.code != 0 or not mark:
+        words = done.errors.decode("utf-8", "replace").strip().splitlines()
+        raise ClusterError(f"The files could not be had: {words[-1] if words else 'the head said nothing'}")
+    _unpack(archive, target)
     return target
+
+
+def _unpack(archive: bytes, target: str) -> None:
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+            opened.extractall(target, filter=_within)
+    except tarfile.TarError as error:
+        shutil.rmtree(target, ignore_errors=True)
+        raise ClusterError(f"The files did not arrive whole: {error}.", hint="Try again.") from error
+    except OSError as error:
+        shutil.rmtree(target, ignore_errors=True)
+        raise FileError(
+            f"{error.filename or target} cannot be written: {error.strerror or error}.",
+            hint="Name another folder with --to.",
+        ) from error
+
+
+def _within(member: tarfile.TarInfo, target: str) -> tarfile.TarInfo | None:
+    """Links that lead elsewhere, and what is no file, are left out."""
+    try:
+        return tarfile.data_filter(member, target)
+    except tarfile.FilterError:
+        return None
 
 
 def remove(run: str) -> str:
@@ -148,13 +236,17 @@ def runs() -> list[RunSummary]:
 
 
 def _ask_states(cluster: str) -> dict[str, tuple[str, float]]:
+    """As far as they can be known."""
     try:
-        provider = _provider(cluster)
-        command = [*THERE, "shoal", provider.detached().key, "ls", "--json"]
-        done = provider.door().run(command, timeout_s=ANSWER_S)
+        return _states(_provider(cluster))
     except (ClusterError, SpecError):
         return {}
-    return {each["run"]: (each["state"], each["seconds"]) for each in json.loads(done.output or b"[]")}
+
+
+def _states(provider: Provider) -> dict[str, tuple[str, float]]:
+    """State and seconds of the runs that are on a cluster, by run."""
+    done = provider.door().run([*THERE, "runs", provider.detached().key], timeout_s=ANSWER_S)
+    return {each["run"]: (each["state"], each["seconds"]) for each in answer(done.output, done.errors)}
 
 
 def _provider(cluster: str) -> Provider:

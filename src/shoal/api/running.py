@@ -102,7 +102,21 @@ def new_session(
     home = _home(here)
     plan_ = _plan(prepared, where, home)
     where.ready(prepared.job.need)
-    packages.equip(prepared.job, where)
+    try:
+        packages.equip(prepared.job, where)
+        session = _begin(prepared, where, here, home, plan_, run_id)
+    except BaseException:
+        where.close()
+        raise
+    if watcher is not None:
+        session.watch(watcher)
+    return session
+
+
+def _begin(
+    prepared: Prepared, where: Machines, here: Here, home: str, plan_: Plan, run_id: str | None
+) -> Session:
+    """The run is made, on machines that are ready."""
     objective = getattr(prepared.spec, "objective", None)
     store = RunStore.create(
         home,
@@ -120,13 +134,10 @@ def new_session(
             from shoal.api import functions
 
             functions.settle(prepared, store.folder)
-        session = Session(store, prepared.job, where, here)
+        return Session(store, prepared.job, where, here)
     except BaseException:
         store.close()
         raise
-    if watcher is not None:
-        session.watch(watcher)
-    return session
 
 
 def resume(
@@ -152,10 +163,14 @@ def resume(
         where.ensure_room(prepared.job.need)
         where.ensure_shippable(prepared.job.factory.folder)
         where.ready(prepared.job.need)
-        packages.equip(prepared.job, where)
-        if failed:
-            store.take_failed_again(prepared.job.still_wanted)
-        session = Session(store, prepared.job, where, here)
+        try:
+            packages.equip(prepared.job, where)
+            if failed:
+                store.take_failed_again(prepared.job.still_wanted)
+            session = Session(store, prepared.job, where, here)
+        except BaseException:
+            where.close()
+            raise
     except BaseException:
         store.close()
         raise

@@ -45,19 +45,23 @@ class Session:
         waiting = self._waiting() if past.waiting else iter(())
         store.set_state("running", self._began)
         self._engine = machines.engine(store.folder, job.factory.folder, str(self._epoch))
-        self._pool = Pool(
-            self._engine,
-            store.journal(),
-            job.factory._replace(env={**job.factory.env, "SHOAL_RUN": store.run}),
-            job.need,
-            job.source(past),
-            job.policy,
-            resumed=waiting,
-            durations=self._durations(),
-            watcher=self._watchers,
-        )
-        self._growing = machines.growing(job.need, self._engine.nodes)
-        self._copying = machines.copying(store.folder)
+        try:
+            self._pool = Pool(
+                self._engine,
+                store.journal(),
+                job.factory._replace(env={**job.factory.env, "SHOAL_RUN": store.run}),
+                job.need,
+                job.source(past),
+                job.policy,
+                resumed=waiting,
+                durations=self._durations(),
+                watcher=self._watchers,
+            )
+            self._growing = machines.growing(job.need, self._engine.nodes)
+            self._copying = machines.copying(store.folder)
+        except BaseException:
+            self._engine.close()
+            raise
         for watcher in (self._growing, self._copying):
             if watcher is not None:
                 self._watchers.add(watcher)
@@ -70,31 +74,37 @@ class Session:
         self._pool.stop()
 
     def drive(self) -> Summary:
-        """Run until everything has ended or `stop` was called; then the results are written and the lock is free."""
+        """Run until everything has ended or `stop` was called; then the results are written and the lock is free.
+
+        However it ends, the machines are given back.
+        """
+        try:
+            return self._drive()
+        finally:
+            self._leave()
+
+    def _drive(self) -> Summary:
         try:
             self._pool.run()
         except ClusterLost as error:
             self._interrupt(error)
             self._engine.close()
-            self.store.close()
             hint = f"What was done is recorded. Once the cluster is up again: shoal resume {self.store.run}"
             raise ClusterLost(str(error), hint=hint) from error
         except BaseException:
             self._engine.close()
             self._fail()
-            self._leave()
             raise
         self._engine.close()
-        try:
-            return self._finish()
-        finally:
-            self._leave()
+        return self._finish()
 
     def _leave(self) -> None:
-        self.store.close()
-        if self._copying is not None:
-            self._copying.finish()
-        self._machines.close()
+        try:
+            self.store.close()
+            if self._copying is not None:
+                self._copying.finish()
+        finally:
+            self._machines.close()
 
     # A watcher of its own pool.
 

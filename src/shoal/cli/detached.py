@@ -17,22 +17,22 @@ def detach(file: str, cluster: str | None, sets: Sequence[str], limit: int | Non
             "--detach needs --cluster: on this machine a run's driver lives in its terminal.",
             hint="Start it in tmux or with nohup; a run that was cut off goes on with `shoal resume`.",
         )
-    run = detaching.detach(file, cluster, sets, limit, say)
+    run, state = detaching.detach(file, cluster, sets, limit, say)
     if as_json:
-        echo_json({"run": run, "state": "running", "cluster": cluster})
+        echo_json({"run": run, "state": state, "cluster": cluster})
     else:
         echo(run)
         say(f"It goes on by itself. Look: shoal show {run}, shoal logs {run} -f. End it: shoal stop {run}")
     return 0
 
 
-def detach_and_follow(file: str, cluster: str, sets: Sequence[str], limit: int | None) -> int:
+def detach_and_follow(file: str, cluster: str, sets: Sequence[str], limit: int | None, as_json: bool) -> int:
     """Hand a workload to a cluster that is driven from inside, and stay with it; the exit code."""
     from shoal.api import detaching
 
-    run = detaching.detach(file, cluster, sets, limit, say)
+    run, _ = detaching.detach(file, cluster, sets, limit, say)
     say(f"{run} runs on its cluster. Ctrl-C leaves it alone; end it with: shoal stop {run}")
-    return detaching.follow(run)
+    return detaching.follow(run, as_json)
 
 
 def forward(arguments: Sequence[str], elsewhere: RunElsewhere) -> int:
@@ -52,11 +52,11 @@ def forward(arguments: Sequence[str], elsewhere: RunElsewhere) -> int:
 def _resume(run: str, options: Sequence[str]) -> int:
     from shoal.api import detaching
 
-    code = detaching.resume(run, [option for option in ("--failed", "--json") if option in options], say)
-    if code is not None:
-        return code
+    found = detaching.resume(run, [option for option in ("--failed", "--json") if option in options], say)
+    if isinstance(found, int):
+        return found
     if "--json" in options:
-        echo_json({"run": run, "state": "running"})
+        echo_json({"run": run, "state": found})
     say(f"{run} goes on, on its cluster. Look at it with: shoal logs {run} -f")
     return 0
 

@@ -35,7 +35,7 @@ def run(
         if must_be_detached(cluster):
             from shoal.cli import detached
 
-            return detached.detach_and_follow(file, cluster, sets, limit)
+            return detached.detach_and_follow(file, cluster, sets, limit, as_json)
     prepared = workloads.from_file(file, sets, limit)
     where = machines(cluster, _say)
     _install(prepared, where)

@@ -54,13 +54,19 @@ def ls_command(as_json: bool) -> None:
 @click.command("show")
 @run_argument
 @click.option("--why", is_flag=True, help="Also say what was decided, and why.")
+@click.option("--summary", is_flag=True, hidden=True, help="What `run` says at its end, with its exit code.")
 @json_option
-def show_command(run: str, why: bool, as_json: bool) -> None:
+def show_command(run: str, why: bool, summary: bool, as_json: bool) -> int:
     """Show one run and its items."""
     from shoal.api.reading import open_run
     from shoal.cluster.here import Here
 
     with open_run(run) as store:
+        if summary:
+            from shoal.api.session import summarize
+            from shoal.cli.ending import tell
+
+            return tell(summarize(store), as_json)
         info = store.info(Here().now())
         if as_json:
             echo_json(_document(info, store, why))
@@ -68,6 +74,7 @@ def show_command(run: str, why: bool, as_json: bool) -> None:
             _tell(info, store)
             if why:
                 _tell_why(store)
+    return 0
 
 
 def _document(info: RunInfo, store: RunStore, why: bool) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shoal.cli import failing, quick
 from shoal.cli.output import ReaderGoneError, say
@@ -25,22 +25,32 @@ def obey(arguments: Sequence[str]) -> int:
 
 def _obey(arguments: Sequence[str], as_json: bool) -> int:
     try:
-        request = quick.read_run(arguments)
-        if request is not None:
-            from shoal.cli.driving import run
-
-            return run(*request)
-        from shoal.cli.group import call
-
-        return call(arguments)
+        return _safely(lambda: _do(arguments), as_json)
     except RunElsewhere as elsewhere:
         return _forward(arguments, elsewhere, as_json)
+
+
+def _do(arguments: Sequence[str]) -> int:
+    request = quick.read_run(arguments)
+    if request is not None:
+        from shoal.cli.driving import run
+
+        return run(*request)
+    from shoal.cli.group import call
+
+    return call(arguments)
+
+
+def _safely(do: Callable[[], int], as_json: bool) -> int:
+    """Its exit code, or that of what went wrong. Only that a run is elsewhere, and that nobody reads, go through."""
+    try:
+        return do()
+    except (RunElsewhere, ReaderGoneError):
+        raise
     except ShoalError as error:
         return _tell_error(error, as_json)
     except KeyboardInterrupt:
         return failing.of_interruption(as_json)
-    except ReaderGoneError:
-        raise
     except Exception as error:  # noqa: BLE001 - the last place that can say anything about it
         return failing.of_shoal(error, as_json)
 
@@ -49,11 +59,9 @@ def _forward(arguments: Sequence[str], elsewhere: RunElsewhere, as_json: bool) -
     from shoal.cli.detached import forward
 
     try:
-        return forward(arguments, elsewhere)
-    except ShoalError as error:
-        return _tell_error(error, as_json)
-    except KeyboardInterrupt:
-        return failing.of_interruption(as_json)
+        return _safely(lambda: forward(arguments, elsewhere), as_json)
+    except RunElsewhere as again:  # Not even where it is said to be.
+        return _tell_error(again, as_json)
 
 
 def _tell_error(error: ShoalError, as_json: bool) -> int:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from shoal.cluster.agent.__main__ import ANSWER
-from shoal.errors import ClusterError
+from shoal.cluster.agent.values import ANSWER
+from shoal.errors import AgentRefused, ClusterError
 
 AGENT = (sys.executable, "-m", "shoal.cluster.agent")
 PATIENCE_S = 180.0
+LEAVE_S = 30.0
+_log = logging.getLogger(__name__)
 
 
 class Hosts(Protocol):
@@ -21,18 +24,23 @@ class Hosts(Protocol):
     def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
         """What the agent answers; `payload` goes in behind the request.
 
-        Raises `ClusterError` when it cannot be reached, or answers with an error.
+        Raises `ClusterError` when it cannot be reached, and `AgentRefused` when it answers with an error.
         """
 
 
 class ThisMachine:
     """Every host is this machine: for clusters on one."""
 
+    patience_s = PATIENCE_S
+
     def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
         given = line(request) + payload
-        done = subprocess.run(
-            AGENT, input=given, capture_output=True, timeout=PATIENCE_S, check=False, cwd="/"
-        )
+        try:
+            done = subprocess.run(
+                AGENT, input=given, capture_output=True, timeout=self.patience_s, check=False, cwd="/"
+            )
+        except subprocess.TimeoutExpired:
+            raise ClusterError(f"{host}: the agent did not answer within {self.patience_s:g} s.") from None
         return answer(done.stdout, done.stderr)
 
 
@@ -52,12 +60,23 @@ class Held:
         assert self._process.stdout is not None
         self._process.stdin.write(line({"do": "hold", **request}))
         self._process.stdin.flush()
-        self.facts = answer(self._process.stdout.readline(), b"")
+        try:
+            self.facts = answer(self._process.stdout.readline(), b"")
+        except BaseException:
+            self.leave()
+            raise
 
     def leave(self) -> None:
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.close()
-            self._process.wait(timeout=30)
+            try:
+                self._process.wait(timeout=LEAVE_S)
+            except subprocess.TimeoutExpired:
+                _log.warning(
+                    "The node of this driver has not ended after %g s; its agent goes on trying.", LEAVE_S
+                )
+            assert self._process.stdout is not None
+            self._process.stdout.close()
 
 
 def line(request: Mapping[str, Any]) -> bytes:
@@ -71,7 +90,10 @@ def answer(printed: bytes, complaints: bytes) -> Any:
     if told is None:
         words = [text.strip() for text in (errors or output).splitlines() if text.strip()]
         raise ClusterError(f"The agent there did not answer: {words[-1] if words else 'it said nothing'}")
-    found = json.loads(told.removeprefix(ANSWER))
+    try:
+        found = json.loads(told.removeprefix(ANSWER))
+    except ValueError:
+        raise ClusterError("The agent there was cut off while it answered.") from None
     if "error" in found:
-        raise ClusterError(found["error"], hint=found.get("hint"))
+        raise AgentRefused(found["error"], hint=found.get("hint"))
     return found["ok"]

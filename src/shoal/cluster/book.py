@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from shoal.errors import ClusterError
-from shoal.files import write_text
+from shoal.files import write_secret, write_text
 
 STATE_FILE = "state.json"
 TOKEN_FILE = "token"
@@ -64,7 +64,7 @@ class Book:
             state.setdefault("id", f"{self._name}-{secrets.token_hex(4)}")
             state.setdefault("hosts", {})
             if not os.path.exists(self.token_path):
-                _write_secret(self.token_path, secrets.token_hex(32))
+                write_secret(self.token_path, secrets.token_hex(32))
             return state
 
     @property
@@ -95,8 +95,3 @@ class Book:
 def _base(environment: Mapping[str, str]) -> str:
     state = environment.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(state, "shoal", "clusters")
-
-
-def _write_secret(path: str, text: str) -> None:
-    with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
-        file.write(text)

@@ -44,20 +44,18 @@ class Detached:
         request = {"do": "receive", "key": self.key, "run": run, "as_cluster": self._described}
         return str(self._ask(request, archive))
 
-    def submit(self, run: str, arguments: Sequence[str], **how: Any) -> None:
-        """Start `shoal ARGUMENTS` on the head, as a job of the cluster. Returns when the run has begun."""
+    def submit(self, run: str, arguments: Sequence[str], **how: Any) -> str:
+        """Start `shoal ARGUMENTS` on the head, as a job of the cluster. Returns when the run has begun: `running`.
+
+        `queued` when what it needs first takes long. After an `AgentRefused` there is no such job; after another
+        `ClusterError` there may be.
+        """
         request = {"do": "submit", "key": self.key, "run": run, "arguments": list(arguments)}
-        self._ask({**request, **self._ray, **how})
+        return str(self._ask({**request, **self._ray, **how}))
 
     def forget(self, run: str) -> None:
         """What was shipped for it goes."""
         self._ask({"do": "forget", "key": self.key, "run": run})
-
-
-def described(name: str, address: str, storage: str | None) -> dict[str, Any]:
-    """A cluster for drivers that are on its head already."""
-    cluster = {"kind": "cluster", "name": name, "provider": "ray", "address": address}
-    return cluster if storage is None else {**cluster, "storage": storage}
 
 
 def ask_through(door: Door) -> AskHead:

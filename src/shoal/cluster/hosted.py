@@ -12,18 +12,21 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from shoal.cluster import variables
 from shoal.cluster.agent import looking
 from shoal.cluster.agent.values import NodeFacts, NodeRequest, node_folder
-from shoal.cluster.asking import Held, Hosts
+from shoal.cluster.asking import PATIENCE_S, Held, Hosts
 from shoal.cluster.base import Door, Joined, NodeStatus, Tell
 from shoal.cluster.book import Book
-from shoal.cluster.detached import Detached, described
+from shoal.cluster.describing import described
+from shoal.cluster.detached import Detached
 from shoal.cluster.inventory import room
 from shoal.errors import ClusterError
 from shoal.model import Node
 from shoal.spec import Cluster, ClusterNode
 
 AT_ONCE = 16
+STRANGER = "it is no longer in the file, and ends with the next `shoal cluster up`"
 START_S = 10.0
 """What a start is thought to take before one was seen."""
 
@@ -73,14 +76,19 @@ class HostedProvider(ABC):
         known = self.book.read().get("hosts", {}).get(node.host, {})
         if known.get("ready_s") is None:
             tell(f"{node.host}: starting")
-            self.book.note(node.host, requested_s=requested_s, ready_s=None)
-        request = self._request(node, cluster, address)
-        facts = NodeFacts(**self._ask(node.host, {"do": "start", **request._asdict()}))
+            self.book.note(node.host, requested_s=requested_s, ready_s=None, problem=None)
+        try:
+            request = self._request(node, cluster, address)
+            facts = NodeFacts(**self._ask(node.host, {"do": "start", **request._asdict()}))
+        except ClusterError as error:
+            self.book.note(node.host, problem=str(error))
+            raise
+        if known.get("problem"):
+            self.book.note(node.host, problem=None)
         if known.get("started_s") != facts.started_s:
             ready_s = time.time()
-            self.book.note(
-                node.host, requested_s=requested_s, ready_s=ready_s, started_s=facts.started_s, ip=facts.ip
-            )
+            times = {"requested_s": requested_s, "ready_s": ready_s, "started_s": facts.started_s}
+            self.book.note(node.host, **times, ip=facts.ip, problem=None)
             self._learn(node.host, facts.has)
             tell(f"{node.host}: up after {ready_s - requested_s:.1f} s")
         return facts
@@ -139,7 +147,9 @@ class HostedProvider(ABC):
     def status(self) -> list[NodeStatus]:
         state = self.book.read()
         known = state.get("hosts", {})
-        asked = [node for node in self.nodes() if node.host in known]
+        names = {node.host for node in self.nodes()}
+        strangers = [ClusterNode(host=host) for host in known if host not in names]
+        asked = [*(node for node in self.nodes() if node.host in known), *strangers]
         looks: dict[str, Any] = {}
 
         def look(node: ClusterNode) -> None:
@@ -148,9 +158,13 @@ class HostedProvider(ABC):
 
         problems = self._each(asked, look)
         let_go = (looks.get(self._head().host) or {}).get("let_go", {})
-        return [
+        found = [
             self._status_of(node, state, looks.get(node.host), problems.get(node.host, ""), let_go)
-            for node in self.nodes()
+            for node in (*self.nodes(), *strangers)
+        ]
+        return [
+            each if each.host in names else each._replace(why=f"{STRANGER}. {each.why}".rstrip(". "))
+            for each in found
         ]
 
     def _status_of(
@@ -166,8 +180,11 @@ class HostedProvider(ABC):
         status = status._replace(requested_s=known.get("requested_s"), ready_s=known.get("ready_s"))
         if found is not None and found["address"] == state.get("address", found["address"]):
             return status._replace(state="up")
+        problem = problem or known.get("problem") or ""
         if known.get("ready_s") is None and not problem:
-            return status._replace(state="starting")
+            if time.time() - (known.get("requested_s") or 0) < PATIENCE_S:
+                return status._replace(state="starting")
+            problem = "whoever started it did not wait for it"
         gone = let_go.get(node.host)
         if gone is not None and gone["at"] > (known.get("ready_s") or 0):
             return status._replace(why=f"let go: {gone['why']}")
@@ -240,9 +257,20 @@ class HostedProvider(ABC):
         state = self.book.read()
         if "address" not in state:
             raise ClusterError(f"{self.cluster.name} is not up.", hint=f"shoal cluster up {self.book.file}")
-        os.environ["RAY_AUTH_MODE"] = "token"
-        os.environ["RAY_AUTH_TOKEN_PATH"] = self.book.token_path
-        os.environ["RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL"] = "minor"
+        unset = variables.set_for_ray(self.book.token_path)
+        try:
+            found = self._join(state, tell)
+        except BaseException:
+            unset()
+            raise
+
+        def leave() -> None:
+            found.leave()
+            unset()
+
+        return found._replace(leave=leave)
+
+    def _join(self, state: Mapping[str, Any], tell: Tell) -> Joined:
         here = self._node_here(state["id"])
         if here is not None:
             return Joined(state["address"], here.ip, state.get("network"), lambda: None)
@@ -270,7 +298,7 @@ class HostedProvider(ABC):
         return Detached(
             os.path.basename(self.book.folder),
             ask,
-            described(self.cluster.name, state.get("address", ""), self.cluster.storage),
+            described(self.cluster, state.get("address", "")),
             {"cluster": state.get("id"), "host": head},
             is_here=self.alone,
         )

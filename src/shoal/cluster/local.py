@@ -13,6 +13,7 @@ from shoal.cluster.asking import ThisMachine
 from shoal.cluster.base import Done
 from shoal.cluster.hosted import HostedProvider
 from shoal.cluster.virtual import virtual_nodes
+from shoal.errors import ClusterError
 from shoal.model import Node
 from shoal.spec import Cluster, ClusterNode
 
@@ -46,9 +47,12 @@ class LocalDoor:
     """The head is this machine."""
 
     def run(self, arguments: Sequence[str], *, stdin: bytes = b"", timeout_s: float | None = None) -> Done:
-        done = subprocess.run(
-            [*_program(arguments)], input=stdin, capture_output=True, timeout=timeout_s, check=False
-        )
+        try:
+            done = subprocess.run(
+                _program(arguments), input=stdin, capture_output=True, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise ClusterError(f"The head did not answer within {timeout_s:g} s.") from None
         return Done(done.returncode, done.stdout, done.stderr)
 
     def attach(self, arguments: Sequence[str]) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.files.atomic import pause, replacing, sync_file, sync_folder, write_bytes, write_text
 from shoal.files.mounts import on_network
 from shoal.files.private import ensure_ours, make_private
+from shoal.files.secrets import write_secret
 
 if TYPE_CHECKING:
     from shoal.files.base import Entry, Patience, Storage
@@ -32,6 +33,7 @@ __all__ = [
     "sync_file",
     "sync_folder",
     "write_bytes",
+    "write_secret",
     "write_text",
 ]
 

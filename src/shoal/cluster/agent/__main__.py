@@ -14,11 +14,8 @@ from typing import Any
 
 from shoal.cluster.agent import jobs, looking, notebook, starting, there
 from shoal.cluster.agent.latency import latency
-from shoal.cluster.agent.values import NodeRequest, node_folder
+from shoal.cluster.agent.values import ANSWER, NodeRequest, node_folder
 from shoal.errors import ShoalError
-
-ANSWER = "shoal-agent: "
-"""What the line with the answer begins with; a login shell may print lines of its own before it."""
 
 
 def _receive(request: Mapping[str, Any]) -> Any:

@@ -11,13 +11,15 @@ import shutil
 import sys
 import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from shoal import namespaces
 from shoal.cluster.agent import looking, there
 from shoal.cluster.agent.values import TOKEN_FILE, node_folder
 from shoal.errors import ClusterError
+from shoal.files import write_secret
 
 PATIENCE_S = 90.0
 TOLD_LINES = 12
@@ -26,10 +28,17 @@ TOLD_LINES = 12
 def receive(key: str, run: str, archive: bytes, cluster: Mapping[str, Any]) -> str:
     """Unpack a workload's folder, and write the cluster file for the driver; the folder."""
     folder = there.workload_folder(key, run)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder, mode=0o700)
-    with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
-        opened.extractall(folder, filter="data")
+    aside = f"{folder}.{secrets.token_hex(3)}.part"
+    try:
+        os.makedirs(aside, mode=0o700)
+        with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+            opened.extractall(aside, filter="data")
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(aside, folder)
+    except tarfile.TarError as error:
+        raise ClusterError(f"The workload's folder cannot be unpacked on the head: {error}.") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
     with open(cluster_file(key), "w", encoding="utf-8") as file:
         json.dump(cluster, file)  # JSON is YAML.
     return folder
@@ -40,9 +49,10 @@ def cluster_file(key: str) -> str:
 
 
 def submit(request: Mapping[str, Any]) -> str:
-    """Start `shoal ARGUMENTS` as a Ray job, and wait until its run has begun; the id of the job.
+    """Start `shoal ARGUMENTS` as a Ray job, and wait until its run has begun: `running`.
 
-    What the driver said is the error, when it ended before that.
+    `queued` when the driver is at work and still has no run after a while: it may have packages to install. What the
+    driver said is the error, when it ended before that. After an error there is no job.
     """
     dashboard, network = _find_ray(request)
     home = request.get("home") or there.home_folder(request["key"])
@@ -50,7 +60,10 @@ def submit(request: Mapping[str, Any]) -> str:
     with namespaces.inside(network):
         from ray.job_submission import JobSubmissionClient
 
-        client = JobSubmissionClient(f"http://{dashboard}")
+        try:
+            client = JobSubmissionClient(f"http://{dashboard}")
+        except (RuntimeError, OSError) as error:
+            raise ClusterError(f"Ray takes no jobs on the head: {error}") from error
         name = f"{request['run']}-{secrets.token_hex(3)}"
         record = os.path.join(home, "runs", request["run"], "run.db")
         before = _stamp(record)
@@ -58,8 +71,7 @@ def submit(request: Mapping[str, Any]) -> str:
             entrypoint=shlex.join([sys.executable, "-m", "shoal.cluster.agent.there", "job", job]),
             submission_id=name,
         )
-        _wait_until_begun(client, name, record, before)
-    return name
+        return wait_until_begun(client, name, lambda: _stamp(record) != before)
 
 
 def _find_ray(request: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -80,30 +92,46 @@ def _write_job(request: Mapping[str, Any], home: str) -> str:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, f"{request['run']}.json")
     job = {name: request.get(name) for name in ("arguments", "folder", "environment")} | {"home": home}
-    with open(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-        json.dump(job, file)
+    write_secret(path, json.dumps(job))
     return path
 
 
-def _wait_until_begun(client: Any, name: str, record: str, before: float) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until:
+def wait_until_begun(
+    client: Any, name: str, has_begun: Callable[[], bool], patience_s: float = PATIENCE_S
+) -> str:
+    """What `submit` promises, of a job that was submitted."""
+    until = time.monotonic() + patience_s
+    while True:
         status = client.get_job_status(name)
-        if _stamp(record) != before or str(status) == "SUCCEEDED":
-            return
+        if has_begun() or str(status) == "SUCCEEDED":
+            return "running"
         if status.is_terminal():
             raise ClusterError(_last_words(client.get_job_logs(name)))
+        if time.monotonic() >= until:
+            break
         time.sleep(0.1)
-    raise ClusterError(
-        f"The driver did not begin within {PATIENCE_S:g} s: {_last_words(client.get_job_logs(name))}"
-    )
+    if str(status) == "RUNNING":
+        return "queued"
+    words = _last_words(client.get_job_logs(name))
+    with suppress(RuntimeError):  # That it has ended meanwhile is as good.
+        client.stop_job(name)
+    raise ClusterError(f"The driver did not begin within {patience_s:g} s, and was stopped: {words}")
 
 
-def _stamp(path: str) -> float:
+def _stamp(path: str) -> tuple[tuple[int, int], ...]:
+    """Changes when the record is written to. What is written goes to the log beside it first.
+
+    Whoever only reads may make that log, but leaves it empty.
+    """
+    return tuple(_size_and_time(each) for each in (path, f"{path}-wal"))
+
+
+def _size_and_time(path: str) -> tuple[int, int]:
     try:
-        return os.stat(path).st_mtime
+        found = os.stat(path)
     except OSError:
-        return 0.0
+        return 0, 0
+    return (found.st_size, found.st_mtime_ns) if found.st_size else (0, 0)
 
 
 def _last_words(log: str) -> str:

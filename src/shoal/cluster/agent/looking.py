@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
@@ -48,6 +49,16 @@ def node_facts(folder: str) -> NodeFacts | None:
     if facts.dashboard is not None and not any(processes.is_head(command) for command in running.values()):
         return None
     return facts._replace(processes=tuple(sorted(running)))
+
+
+def networks(folder: str) -> set[str]:
+    """The namespaces that the nodes with folders in this one are kept in."""
+    found = set()
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        path = os.path.join(folder, name, NODE_FILE)
+        with suppress(OSError, ValueError, KeyError, TypeError), open(path, encoding="utf-8") as file:
+            found.add(json.load(file)["network"])
+    return found
 
 
 def let_go(folder: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from shoal.cluster.agent import processes
 from shoal.cluster.agent.starting import free_port
 from shoal.cluster.agent.values import TOKEN_FILE
 from shoal.errors import ClusterError
+from shoal.files import write_secret
 
 FILE = "notebook.json"
 LOG = "notebook.log"
@@ -99,6 +100,4 @@ def _read(folder: str) -> Notebook | None:
 
 
 def _write(folder: str, notebook: Notebook) -> None:
-    path = os.path.join(folder, FILE)
-    with open(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-        json.dump(notebook._asdict(), file)
+    write_secret(os.path.join(folder, FILE), json.dumps(notebook._asdict()))

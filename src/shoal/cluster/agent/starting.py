@@ -26,6 +26,7 @@ from shoal.cluster.agent.values import (
     node_folder,
 )
 from shoal.errors import ClusterError
+from shoal.files import write_secret
 
 START_S = 120.0
 RAY_WORKER_PORTS = range(10002, 20000)
@@ -90,7 +91,7 @@ def _check_versions(expected: Mapping[str, str], has: HostFacts) -> None:
 def _start(request: NodeRequest, folder: str, has: HostFacts) -> NodeFacts:
     os.makedirs(os.path.join(folder, "tmp"), mode=0o700)
     os.chmod(folder, 0o700)
-    _write_secret(os.path.join(folder, TOKEN_FILE), request.token)
+    write_secret(os.path.join(folder, TOKEN_FILE), request.token)
     network = _network(request, folder)
     with namespaces.inside(network):
         ip = _own_address(request)
@@ -149,10 +150,12 @@ def _network(request: NodeRequest, folder: str) -> str | None:
     if request.address is not None:
         return inside if os.path.exists(inside) else None
     try:
-        for path in (inside, outside):
-            namespaces.forget(path)
-        namespaces.keep(outside)
-        namespaces.make_lonely(inside)
+        # A driver that brings its head back is in the old one, and so is this agent of its.
+        with namespaces.inside(outside if namespaces.is_in(inside) else None):
+            for path in (inside, outside):
+                namespaces.forget(path)
+            namespaces.keep(outside)
+            namespaces.make_lonely(inside)
     except OSError:
         return None  # Root without the right to: Ray's token is what keeps others out.
     return inside
@@ -168,8 +171,6 @@ def _outside(cluster: str) -> str:
 
 def _own_address(request: NodeRequest) -> str:
     """The address that others reach this host at."""
-    if request.ip is not None:
-        return request.ip
     if request.alone:
         return "127.0.0.1"
     if request.address is not None:
@@ -210,9 +211,11 @@ def stop(cluster: str, host: str) -> bool:
 
 
 def tidy(cluster: str) -> None:
-    """After the last node of a cluster on this host: what they shared goes."""
-    for path in (_inside(cluster), _outside(cluster)):
-        namespaces.forget(path)
+    """What the nodes of a cluster share on this host goes, if none of them is left here that uses it."""
+    inside = _inside(cluster)
+    if inside not in looking.networks(os.path.dirname(inside)):
+        for path in (inside, _outside(cluster)):
+            namespaces.forget(path)
 
 
 def _clear(folder: str) -> None:
@@ -220,15 +223,22 @@ def _clear(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _write_secret(path: str, text: str) -> None:
-    with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-        file.write(text)
-
-
 @contextmanager
 def _only_one(folder: str) -> Iterator[None]:
     """Two agents at once take turns."""
     os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
-    with open(f"{folder}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    path = f"{folder}.lock"
+    while True:
+        with open(path, "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if _is_still(path, lock.fileno()):
+                yield
+                return
+
+
+def _is_still(path: str, descriptor: int) -> bool:
+    """Whether the file has not been removed while we waited for it: whoever comes next takes another then."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 LONGEST_FOLDER = 40
 """Ray keeps sockets a few folders deeper, and the whole path of a socket has at most 107 characters."""
+ANSWER = "shoal-agent: "
+"""What the line with an agent's answer begins with; a login shell may print lines of its own before it."""
 TOKEN_FILE = "token"
 NODE_FILE = "node.json"
 LET_GO_FILE = "let-go.jsonl"
@@ -23,8 +25,6 @@ class NodeRequest(NamedTuple):
     host: str
     token: str
     address: str | None = None
-    ip: str | None = None
-    """The address that other nodes reach this one at; found out where it is not given."""
     cpu: float | None = None
     memory_bytes: int | None = None
     gpu: float | None = None

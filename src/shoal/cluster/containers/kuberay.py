@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from shoal.cluster.containers.documents import Versions, to_yaml
 from shoal.cluster.containers.layout import Group, Kind, Layout, layout_of
 from shoal.cluster.containers.naming import dns_name, is_label_value
-from shoal.cluster.containers.places import DRIVER_FILE, RUNS, WORK, driver_file
+from shoal.cluster.containers.places import DRIVER_FILE, RUNS, WORK
+from shoal.cluster.describing import described
 from shoal.spec import Cluster, Workload
 
 API = "ray.io/v1"
@@ -105,7 +106,7 @@ def driver_config(cluster: Cluster, target: Target, workload: Workload) -> dict[
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": target.metadata(driver_name(target, workload)),
-        "data": {DRIVER_FILE.rpartition("/")[2]: to_yaml([driver_file(cluster)])},
+        "data": {DRIVER_FILE.rpartition("/")[2]: to_yaml([described(cluster)])},
     }
 
 

@@ -28,7 +28,8 @@ from shoal.cluster.containers.reaching import (
     reach,
     speaking,
 )
-from shoal.cluster.detached import Detached, ask_through, described
+from shoal.cluster.describing import described
+from shoal.cluster.detached import Detached, ask_through
 from shoal.errors import ClusterError
 from shoal.model import Node
 from shoal.spec import Cluster
@@ -119,8 +120,8 @@ class KubernetesProvider:
         )
 
     def detached(self) -> Detached:
-        known = described(self._cluster.name, "auto", self._cluster.storage)
-        return Detached(self._name, ask_through(self.door()), known, {"dashboard": "127.0.0.1:8265"})
+        ray = {"dashboard": "127.0.0.1:8265"}
+        return Detached(self._name, ask_through(self.door()), described(self._cluster), ray)
 
     def door(self) -> Door:
         head = next((pod for pod in self._pods() if _is_head(pod) and pods.is_ready(pod)), None)

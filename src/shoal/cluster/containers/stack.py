@@ -15,7 +15,8 @@ from shoal.cluster.containers.documents import to_yaml
 from shoal.cluster.containers.kuberay import HEALTH, HOST_LABEL
 from shoal.cluster.containers.layout import Kind, Layout, kind_of, layout_of
 from shoal.cluster.containers.naming import dns_name, is_label_value
-from shoal.cluster.containers.places import DRIVER_FILE, RUNS, USER_ID, WORK, driver_file
+from shoal.cluster.containers.places import DRIVER_FILE, RUNS, USER_ID, WORK
+from shoal.cluster.describing import described
 from shoal.spec import Cluster, ClusterNode, Workload
 
 GCS_PORT, RAYLET_PORT = 6379, 6380
@@ -220,4 +221,4 @@ def _shared_memory(node: ClusterNode) -> dict[str, Any]:
 
 def driver_text(cluster: Cluster) -> str:
     """The cluster file that the stack's driver uses."""
-    return to_yaml([driver_file(cluster)])
+    return to_yaml([described(cluster)])

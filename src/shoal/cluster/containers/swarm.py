@@ -20,7 +20,8 @@ from shoal.cluster.containers.places import image_of
 from shoal.cluster.containers.pods import node_of
 from shoal.cluster.containers.stack import ray_labels, secret_name, service_name, stack, stack_name
 from shoal.cluster.containers.swarm_door import SwarmDoor
-from shoal.cluster.detached import Detached, ask_through, described
+from shoal.cluster.describing import described
+from shoal.cluster.detached import Detached, ask_through
 from shoal.errors import ClusterError
 from shoal.model import Node
 from shoal.spec import Cluster, ClusterNode
@@ -101,8 +102,8 @@ class SwarmProvider:
         )
 
     def detached(self) -> Detached:
-        known = described(self._cluster.name, "auto", self._cluster.storage)
-        return Detached(self._name, ask_through(self.door()), known, {"dashboard": "127.0.0.1:8265"})
+        ray = {"dashboard": "127.0.0.1:8265"}
+        return Detached(self._name, ask_through(self.door()), described(self._cluster), ray)
 
     def door(self) -> Door:
         service = self._services().get(self._head.host)

@@ -1,0 +1,126 @@
+"""What the nodes of one cluster on one machine share: it stays as long as one of them is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from shoal import namespaces
+from shoal.cluster.agent import starting
+from shoal.cluster.agent.values import NODE_FILE, NodeFacts, NodeRequest, node_folder
+
+needs_root = pytest.mark.skipif(
+    not namespaces.possible(), reason="needs root: only root may keep a cluster in a network of its own"
+)
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="t-") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        os.makedirs(os.path.dirname(node_folder("lab", "one")))
+        yield Path(folder)
+        starting.tidy("lab")
+
+
+def in_a_thread(do: Callable[[], None]) -> None:
+    """Only threads change their namespace, and this one is to stay where it is."""
+    thread = threading.Thread(target=do)
+    thread.start()
+    thread.join()
+
+
+def network_of_head() -> str:
+    found = starting._network(NodeRequest("lab", "one", "token", alone=True), node_folder("lab", "one"))
+    if found is None:
+        pytest.skip("needs the right to make namespaces")
+    return found
+
+
+def leave_node(host: str, network: str) -> None:
+    os.makedirs(node_folder("lab", host))
+    facts = NodeFacts(host, "127.0.0.1:1", "127.0.0.1", node_folder("lab", host), network=network)
+    Path(node_folder("lab", host), NODE_FILE).write_text(json.dumps(facts._asdict()))
+
+
+@needs_root
+def test_the_network_of_a_cluster_stays_until_its_last_node_goes(folder: Path) -> None:
+    network = network_of_head()
+    for host in ("one", "two"):
+        leave_node(host, network)
+    assert starting.stop("lab", "two")
+    starting.tidy("lab")
+    assert os.path.exists(network)
+    assert starting._network(NodeRequest("lab", "three", "", "127.0.0.1:1", alone=True), "") == network
+    assert starting.stop("lab", "one")
+    starting.tidy("lab")
+    assert not os.path.exists(network)
+    assert str(folder) not in Path("/proc/self/mounts").read_text()
+
+
+@needs_root
+def test_a_head_that_is_brought_back_from_inside_still_knows_the_outside(folder: Path) -> None:
+    ours = os.stat(namespaces.MINE).st_ino
+    network = network_of_head()
+    found: list[int] = []
+
+    def from_inside() -> None:
+        namespaces.enter(network)
+        network_of_head()
+        found.append(os.stat(starting._outside("lab")).st_ino)
+        found.append(os.stat(network).st_ino)
+
+    in_a_thread(from_inside)
+    assert found[0] == ours
+    assert found[1] != ours
+
+
+@needs_root
+def test_the_driver_of_a_detached_run_begins_outside(folder: Path) -> None:
+    network = network_of_head()
+    (folder / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if sys.argv[1:] != ['job', 'job.json']:\n"
+        "    open('network', 'w').write(os.readlink('/proc/self/ns/net'))\n"
+    )
+    given = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    job = {"folder": str(folder), "arguments": ["--version"], "home": str(folder), "environment": given}
+    (folder / "job.json").write_text(json.dumps(job))
+    environment = {**os.environ, namespaces.OUTSIDE: starting._outside("lab")}
+    command = [sys.executable, "-m", "shoal.cluster.agent.there", "job", "job.json"]
+
+    def from_inside() -> None:
+        namespaces.enter(network)
+        subprocess.run(command, cwd=folder, env=environment, check=False)
+
+    in_a_thread(from_inside)
+    assert (folder / "network").read_text() == os.readlink("/proc/self/ns/net")
+
+
+def test_agents_take_turns_also_when_one_of_them_removes_the_lock(folder: Path) -> None:
+    node = node_folder("lab", "one")
+    inside, begun = [], threading.Barrier(4)
+
+    def turn() -> None:
+        begun.wait()
+        with starting._only_one(node):
+            inside.append("in")
+            time.sleep(0.05)  # Long enough for the others to come in, if they could.
+            os.unlink(f"{node}.lock")
+            inside.append("out")
+
+    threads = [threading.Thread(target=turn) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert inside == ["in", "out"] * 4
