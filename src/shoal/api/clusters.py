@@ -12,7 +12,6 @@ from shoal.spec import Cluster
 
 if TYPE_CHECKING:
     from shoal.cluster.base import NodeStatus, Provider, Tell
-    from shoal.cluster.hosted import HostedProvider
 
 
 def up(file: str, tell: Tell) -> Mapping[str, str]:
@@ -60,37 +59,36 @@ def _measure_again(provider: Provider) -> Mapping[str, str]:
 
 def scale(file: str, count: int, tell: Tell) -> Mapping[str, str]:
     """Start or end nodes until so many are up, in the order of the file. What went wrong, by host."""
-    provider = _hosted(file, "scaled")
-    cluster = provider.cluster
-    most = len(provider.nodes()) if cluster.scale is None else min(cluster.scale.max, len(provider.nodes()))
+    cluster, provider = _started_by_us(file)
+    head = cluster.head
+    hosts = sorted((node.host for node in cluster.nodes), key=lambda host: head is None or host != head.host)
+    most = len(hosts) if cluster.scale is None else min(cluster.scale.max, len(hosts))
     least = 1 if cluster.scale is None else max(1, cluster.scale.min)
     if not least <= count <= most:
         raise SpecError(
             f"{cluster.name} can have {least} to {most} nodes, found {count}.",
             hint="See nodes: and scale: in the cluster file.",
         )
-    hosts = [node.host for node in provider.nodes()]
     failed = provider.up(tell, hosts[:count])
-    provider.down(tell, hosts[count:])
+    if hosts[count:]:
+        provider.down(tell, hosts[count:])
     return failed
 
 
 def notebook(file: str) -> tuple[str, Callable[[], None]]:
     """JupyterLab on the head: the address to open here, and what closes the way to it again."""
-    provider = _hosted(file, "asked for notebooks")
-    port, token = provider.notebook()
+    _, provider = _started_by_us(file)
+    port, token = provider.detached().notebook()
     here, close = provider.door().forward(port)
     return f"http://127.0.0.1:{here}/lab?token={token}", close
 
 
-def _hosted(file: str, what: str) -> HostedProvider:
+def _started_by_us(file: str) -> tuple[Cluster, Provider]:
     cluster = load(file)
-    provider = None if is_virtual(cluster) else _provider(cluster, file)
-    from shoal.cluster.hosted import HostedProvider
-
-    if not isinstance(provider, HostedProvider):
-        raise SpecError(f"{cluster.name} cannot be {what}.", hint="Clusters of provider local and ssh can.")
-    return provider
+    if is_virtual(cluster) or cluster.provider == "ray":
+        what = "has only virtual nodes" if is_virtual(cluster) else "was not started by Shoal"
+        raise SpecError(f"{cluster.name} {what}.", hint="This is for clusters that Shoal starts.")
+    return cluster, _provider(cluster, file)
 
 
 def load(file: str) -> Cluster:

@@ -1,4 +1,4 @@
-"""Runs that are handed to a cluster: their folders and drivers are put on its head, through the agent there."""
+"""What is done on the head of a cluster, through the agent there: runs that are handed to it, and notebooks."""
 
 from __future__ import annotations
 
@@ -52,6 +52,11 @@ class Detached:
         """
         request = {"do": "submit", "key": self.key, "run": run, "arguments": list(arguments)}
         return str(self._ask({**request, **self._ray, **how}))
+
+    def notebook(self) -> tuple[int, str]:
+        """JupyterLab on the head, which has to be up: its port on the head's loopback, and its token."""
+        found = self._ask({"do": "notebook", "key": self.key, **self._ray})
+        return int(found["port"]), str(found["token"])
 
     def forget(self, run: str) -> None:
         """What was shipped for it goes."""

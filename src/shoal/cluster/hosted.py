@@ -303,16 +303,6 @@ class HostedProvider(ABC):
             is_here=self.alone,
         )
 
-    def notebook(self) -> tuple[int, str]:
-        """JupyterLab on the head, which has to be up: its port on the head's loopback, and its token."""
-        state = self.book.read()
-        if "address" not in state:
-            raise ClusterError(f"{self.cluster.name} is not up.", hint=f"shoal cluster up {self.book.file}")
-        found = self._ask(
-            self._head().host, {"do": "notebook", "cluster": state["id"], "host": self._head().host}
-        )
-        return int(found["port"]), str(found["token"])
-
     # The rest.
 
     def _head(self) -> ClusterNode:

@@ -26,7 +26,7 @@ class Engine(Protocol):
     latency_s: float
     """About how long a worker that has nothing to do waits from the end of one item to the next it is given."""
     stagger_s: float
-    """How long at most the first worker of a node has it to itself, to start and to do one item; 0 where that is quick."""
+    """How long at most the first worker of a node has it to itself, to start and do one item; 0 where that is quick."""
 
     def nodes(self) -> Sequence[Node]:
         """The nodes that are alive now. May change between calls."""

@@ -15,7 +15,7 @@ from typing import Any
 from shoal.cluster.agent import jobs, looking, notebook, starting, there
 from shoal.cluster.agent.latency import latency
 from shoal.cluster.agent.values import ANSWER, NodeRequest, node_folder
-from shoal.errors import ShoalError
+from shoal.errors import ClusterError, ShoalError
 
 
 def _receive(request: Mapping[str, Any]) -> Any:
@@ -32,7 +32,12 @@ def _forget(request: Mapping[str, Any]) -> Any:
 
 
 def _notebook(request: Mapping[str, Any]) -> Any:
-    return notebook.start(node_folder(request["cluster"], request["host"]))._asdict()
+    if "dashboard" in request:  # A container, whose Ray somebody else started.
+        return notebook.start(there.data_folder(request["key"]))._asdict()
+    facts = looking.node_facts(node_folder(request["cluster"], request["host"]))
+    if facts is None:
+        raise ClusterError("The head is not up.", hint="shoal cluster up FILE")
+    return notebook.start(facts.folder)._asdict()
 
 
 def _probe(request: Mapping[str, Any]) -> Any:

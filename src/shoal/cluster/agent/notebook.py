@@ -40,6 +40,7 @@ def start(folder: str) -> Notebook:
         raise ClusterError(
             "JupyterLab is not installed on the head.", hint="Install it there: pip install jupyterlab"
         )
+    os.makedirs(folder, mode=0o700, exist_ok=True)
     notebook = Notebook(free_port(), secrets.token_hex(24))
     with open(os.path.join(folder, LOG), "wb") as log:
         subprocess.Popen(
@@ -65,9 +66,13 @@ def _environment(folder: str, notebook: Notebook) -> dict[str, str]:
         **os.environ,
         processes.MARK: folder,
         "JUPYTER_TOKEN": notebook.token,
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": os.path.join(folder, TOKEN_FILE),
+        **_token(os.path.join(folder, TOKEN_FILE)),
     }
+
+
+def _token(file: str) -> dict[str, str]:
+    """For what connects to Ray in the notebook; in a container it is in the environment already."""
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": file} if os.path.exists(file) else {}
 
 
 def _wait(notebook: Notebook, folder: str) -> None:
