@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from shoal.api.growing import Growing, spares_of
 from shoal.api.machines import Machines
 from shoal.cluster.base import Joined, Provider, Tell
+from shoal.cluster.here import Here
 from shoal.cluster.hosted import HostedProvider
 from shoal.engine.base import Engine
 from shoal.errors import ClusterError, ShoalError
@@ -17,6 +18,10 @@ from shoal.plan.scaling import grown
 from shoal.spec import Cluster
 
 _log = logging.getLogger(__name__)
+
+
+FIRST_NODE_S = 60.0
+"""How long a Ray cluster that is there may take until one of its nodes has a CPU."""
 
 
 class ClusterMachines(Machines):
@@ -161,6 +166,12 @@ def _look(address: str) -> Sequence[Node]:
     try:
         from shoal.engine.ray.nodes import alive
 
-        return [node for _, node in alive().values()]
+        here, waited_s = Here(), 0.0
+        while True:
+            nodes = [node for _, node in alive().values()]
+            if any(node.cpu for node in nodes) or waited_s > FIRST_NODE_S:
+                return nodes
+            here.pause(0.5)  # A head that does no work: the others are on their way.
+            waited_s += 0.5
     finally:
         disconnect(address)

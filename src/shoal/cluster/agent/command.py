@@ -7,14 +7,11 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from shoal.cluster.agent.processes import MARK
 from shoal.cluster.agent.values import TOKEN_FILE, HostFacts, NodeRequest
+from shoal.model.marks import DRIVER_ROLE, HEALTH, HOST_LABEL, NODE_VARIABLE, ROLE_LABEL, SPEED_LABEL
 
 LEAST_STORE_BYTES = 80 << 20
 MOST_STORE_BYTES = 1 << 30
-HEALTH = {"period_ms": "1000", "timeout_ms": "2000", "failure_threshold": "3", "initial_delay_ms": "1000"}
-"""A node whose processes died is noticed within about 3 seconds, one that was cut off within about 9."""
-HOST_LABEL, SPEED_LABEL, ROLE_LABEL = "shoal.host", "shoal.speed", "shoal.role"
 
 
 class Ports(NamedTuple):
@@ -75,7 +72,7 @@ def _store_bytes(request: NodeRequest, memory: int) -> int:
 
 def _labels(request: NodeRequest, has: HostFacts) -> str:
     own = (
-        {ROLE_LABEL: "driver"}
+        {ROLE_LABEL: DRIVER_ROLE}
         if request.driver
         else {HOST_LABEL: request.host, SPEED_LABEL: f"{has.speed:.3f}"}
     )
@@ -87,11 +84,11 @@ def _environment(folder: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "SHOAL_"))}
     return {
         **kept,
-        MARK: folder,
+        NODE_VARIABLE: folder,
         "TMPDIR": os.path.join(folder, "tmp"),
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": os.path.join(folder, TOKEN_FILE),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL": "minor",
-        **{f"RAY_health_check_{name}": value for name, value in HEALTH.items()},
+        **HEALTH,
     }

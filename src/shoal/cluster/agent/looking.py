@@ -12,7 +12,8 @@ from typing import Any
 from shoal.cluster import inventory
 from shoal.cluster.agent import processes
 from shoal.cluster.agent.speed import speed
-from shoal.cluster.agent.values import LET_GO_FILE, NODE_FILE, HostFacts, NodeFacts
+from shoal.cluster.agent.values import NODE_FILE, HostFacts, NodeFacts
+from shoal.model.marks import LET_GO_FILE
 
 
 def host_facts(known_speed: float | None = None) -> HostFacts:

@@ -13,11 +13,11 @@ import urllib.request
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from shoal.cluster.agent import processes
 from shoal.cluster.agent.starting import free_port
 from shoal.cluster.agent.values import TOKEN_FILE
 from shoal.errors import ClusterError
 from shoal.files import write_secret
+from shoal.model.marks import NODE_VARIABLE
 
 FILE = "notebook.json"
 LOG = "notebook.log"
@@ -64,7 +64,7 @@ def _environment(folder: str, notebook: Notebook) -> dict[str, str]:
     """The token is a variable and not an argument, which every user of the machine could read."""
     return {
         **os.environ,
-        processes.MARK: folder,
+        NODE_VARIABLE: folder,
         "JUPYTER_TOKEN": notebook.token,
         **_token(os.path.join(folder, TOKEN_FILE)),
     }

@@ -7,14 +7,14 @@ import os
 import signal
 import time
 
-MARK = "SHOAL_NODE"
-"""The variable that names the node's folder."""
+from shoal.model.marks import NODE_VARIABLE
+
 PATIENCE_S = 5.0
 
 
 def of(folder: str) -> dict[int, str]:
     """The command lines of what runs for the node with this folder, by process id. This process is left out."""
-    mark = f"{MARK}={folder}".encode()
+    mark = f"{NODE_VARIABLE}={folder}".encode()
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():

@@ -26,7 +26,7 @@ from shoal.cluster.agent.values import (
     node_folder,
 )
 from shoal.errors import ClusterError
-from shoal.files import write_secret
+from shoal.files import make_private, write_secret
 
 START_S = 120.0
 RAY_WORKER_PORTS = range(10002, 20000)
@@ -226,7 +226,8 @@ def _clear(folder: str) -> None:
 @contextmanager
 def _only_one(folder: str) -> Iterator[None]:
     """Two agents at once take turns."""
-    os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+    for private in (base_folder(), os.path.dirname(folder)):
+        make_private(private)
     path = f"{folder}.lock"
     while True:
         with open(path, "w") as lock:

@@ -14,8 +14,6 @@ ANSWER = "shoal-agent: "
 """What the line with an agent's answer begins with; a login shell may print lines of its own before it."""
 TOKEN_FILE = "token"
 NODE_FILE = "node.json"
-LET_GO_FILE = "let-go.jsonl"
-"""On a head: which nodes were let go, and why. Written by the engine's keeper of idle nodes."""
 
 
 class NodeRequest(NamedTuple):

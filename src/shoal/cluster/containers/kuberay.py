@@ -15,22 +15,16 @@ from shoal.cluster.containers.layout import Group, Kind, Layout, layout_of
 from shoal.cluster.containers.naming import dns_name, is_label_value
 from shoal.cluster.containers.places import DRIVER_FILE, RUNS, WORK
 from shoal.cluster.describing import described
+from shoal.model.marks import HEALTH, HOST_LABEL
 from shoal.spec import Cluster, Workload
 
 API = "ray.io/v1"
 CLUSTER_LABEL = "shoal.cluster"
 """On everything that is made for a cluster, and on its pods."""
-HOST_LABEL = "shoal.host"
 TOKEN_KEY = "auth_token"
 """Where KubeRay looks for the token in the Secret."""
 DASHBOARD_PORT = 8265
 PORTS = {"gcs-server": 6379, "dashboard": DASHBOARD_PORT, "client": 10001, "metrics": 8080}
-HEALTH = {
-    "RAY_health_check_period_ms": "1000",
-    "RAY_health_check_timeout_ms": "2000",
-    "RAY_health_check_failure_threshold": "3",
-}
-"""For the head, which asks the nodes: one that is gone is known to be within about five seconds."""
 KEPT_AFTER_JOB_S = 60
 
 
