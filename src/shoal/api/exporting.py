@@ -38,7 +38,7 @@ def export(file: str, to: str, *, cluster: str | None = None, versions: Versions
         raise unknown("target", to, TARGETS)
     found = specs.load(file, kind=specs.ANY)
     if to == "image":
-        return _image(found, file, versions or installed())
+        return _image(found, file, versions)
     workload = None if isinstance(found, Cluster) else found
     where = _cluster(found, file, cluster)
     assert workload is None or isinstance(workload, Workload)
@@ -108,7 +108,7 @@ def _swarm(cluster: Cluster, workload: Workload | None, file: str, image: str) -
     return Exported(documents, notes)
 
 
-def _image(found: specs.Spec, file: str, versions: Versions) -> Exported:
+def _image(found: specs.Spec, file: str, versions: Versions | None) -> Exported:
     from shoal.cluster.containers import dockerfile
 
     if not isinstance(found, Workload):
@@ -121,5 +121,5 @@ def _image(found: specs.Spec, file: str, versions: Versions) -> Exported:
             f"{file}: runs in the image {found.image} already.", "Take image: out to make another."
         )
         raise SpecError(problem.message, hint=problem.hint, problems=[problem])
-    documents = dockerfile.image(found.requirements, left_out(found.folder), versions)
+    documents = dockerfile.image(found.requirements, left_out(found.folder), versions or installed())
     return Exported(documents, [f"Build it with: docker build -f Dockerfile -t {found.name} {found.folder}"])

@@ -82,7 +82,7 @@ class Keeper:
 
     def _drain(self, node_id: str) -> bool:
         """Whether Ray agreed: a node that works after all stays."""
-        from ray._raylet import GcsClient  # type: ignore[attr-defined]
+        from ray._raylet import GcsClient  # type: ignore[attr-defined, unused-ignore]
         from ray.core.generated import autoscaler_pb2
 
         reason = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_IDLE_TERMINATION")
