@@ -222,6 +222,8 @@ class WorkerActor:
     def _new_log(self) -> list[messages.Message]:
         """What was written to the log since the last look."""
         blocks: list[messages.Message] = []
+        if not os.path.exists(self._log):  # Killed before it had begun.
+            return blocks
         with open(self._log, "rb") as file:
             file.seek(self._log_sent)
             while block := file.read(LOG_BLOCK):
