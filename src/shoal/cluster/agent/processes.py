@@ -10,20 +10,40 @@ import time
 from shoal.model.marks import NODE_VARIABLE
 
 PATIENCE_S = 5.0
+SESSION_FILE = "session"
+
+
+def remember_session(folder: str, session: int) -> None:
+    """The session that a node's processes are in: some of Ray's write their title over their environment."""
+    with open(os.path.join(folder, SESSION_FILE), "w", encoding="ascii") as file:
+        file.write(str(session))
 
 
 def of(folder: str) -> dict[int, str]:
     """The command lines of what runs for the node with this folder, by process id. This process is left out."""
     mark = f"{NODE_VARIABLE}={folder}".encode()
+    session = _session(folder)
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             with contextlib.suppress(OSError):
-                if mark in _read(f"/proc/{name}/environ").split(b"\0") and _is_running(name):
-                    found[int(name)] = (
-                        _read(f"/proc/{name}/cmdline").replace(b"\0", b" ").decode("utf-8", "replace")
-                    )
+                command = _read(f"/proc/{name}/cmdline").replace(b"\0", b" ").decode("utf-8", "replace")
+                marked = mark in _read(f"/proc/{name}/environ").split(b"\0")
+                if (marked or _is_titled(int(name), command, session)) and _is_running(name):
+                    found[int(name)] = command
     return found
+
+
+def _is_titled(process: int, command: str, session: int | None) -> bool:
+    """Whether it is one of Ray's in the node's session that no longer shows its mark."""
+    return session is not None and command.startswith("ray::") and os.getsid(process) == session
+
+
+def _session(folder: str) -> int | None:
+    try:
+        return int(_read(os.path.join(folder, SESSION_FILE)))
+    except (OSError, ValueError):
+        return None
 
 
 def end(folder: str) -> None:

@@ -117,21 +117,21 @@ def _run(arguments: tuple[str, ...], environment: dict[str, str], folder: str) -
     """To the end of `ray start`, which leaves the node's processes behind."""
     log = os.path.join(folder, "start.log")
     with open(log, "wb") as output:
+        process = subprocess.Popen(
+            arguments,
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        processes.remember_session(folder, process.pid)
         try:
-            done = subprocess.run(
-                arguments,
-                env=environment,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                timeout=START_S,
-                check=False,
-            )
+            code = process.wait(START_S)
         except subprocess.TimeoutExpired:
             raise ClusterError(f"Ray did not start within {START_S:g} s: {_last_words(log)}") from None
-    if done.returncode != 0:
+    if code != 0:
         words = _last_words(log)
         raise _wrong_token() if "InvalidAuthToken" in words else ClusterError(f"Ray did not start: {words}")
 
