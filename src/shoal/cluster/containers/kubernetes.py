@@ -6,14 +6,13 @@ It makes, changes and deletes only what carries its labels. What the pods do is 
 from __future__ import annotations
 
 import base64
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shoal.cluster.base import Door, Joined, NodeStatus, Tell
-from shoal.cluster.containers import kuberay, pods
+from shoal.cluster.containers import inside, kuberay, pods
 from shoal.cluster.containers.documents import Versions, installed
 from shoal.cluster.containers.kubernetes_door import KubernetesDoor
 from shoal.cluster.containers.layout import layout_of
@@ -28,8 +27,7 @@ from shoal.cluster.containers.reaching import (
     reach,
     speaking,
 )
-from shoal.cluster.describing import described
-from shoal.cluster.detached import Detached, ask_through
+from shoal.cluster.detached import Detached
 from shoal.errors import ClusterError
 from shoal.model import Node
 from shoal.spec import Cluster
@@ -112,16 +110,10 @@ class KubernetesProvider:
         return [status.node for status in self.status() if status.state != "lost"]
 
     def join(self, tell: Tell) -> Joined:
-        if os.environ.get("SHOAL_CLUSTER") == self._name:
-            return Joined("auto", None, None, lambda: None)
-        raise ClusterError(
-            f"{self._name}: work in Kubernetes is driven from inside, because Ray's nodes cannot reach this machine.",
-            hint="Use shoal run --detach, or shoal export --to kuberay, which makes a RayJob.",
-        )
+        return inside.join(self._name, "Kubernetes", "kuberay")
 
     def detached(self) -> Detached:
-        ray = {"dashboard": "127.0.0.1:8265"}
-        return Detached(self._name, ask_through(self.door()), described(self._cluster), ray)
+        return inside.detached(self._name, self._cluster, self.door())
 
     def door(self) -> Door:
         head = next((pod for pod in self._pods() if _is_head(pod) and pods.is_ready(pod)), None)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from shoal.cluster.base import Done
+from shoal.cluster.containers.forwarding import listen
 from shoal.cluster.containers.kuberay import DASHBOARD_PORT
 from shoal.cluster.containers.reaching import Api, speaking
 from shoal.errors import ClusterError
@@ -90,26 +91,7 @@ class KubernetesDoor:
             )
 
     def forward(self, port: int) -> tuple[int, Callable[[], None]]:
-        listener = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self._serve, args=(listener, port), name="shoal-forward", daemon=True).start()
-
-        def close() -> None:
-            with suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-
-        return listener.getsockname()[1], close
-
-    def _serve(self, listener: socket.socket, port: int) -> None:
-        """A stream for each connection, until the listener is closed."""
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(
-                target=self._lead, args=(connection, port), name="shoal-forward", daemon=True
-            ).start()
+        return listen(lambda connection: self._lead(connection, port))
 
     def _lead(self, connection: socket.socket, port: int) -> None:
         from kubernetes.stream import portforward

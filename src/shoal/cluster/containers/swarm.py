@@ -5,7 +5,6 @@ The hosts have to be in the swarm already. Swarm restarts what dies; this module
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from shoal.cluster.base import Door, Joined, NodeStatus, Tell
+from shoal.cluster.containers import inside
 from shoal.cluster.containers.docker import Docker
 from shoal.cluster.containers.documents import to_yaml
 from shoal.cluster.containers.layout import kind_of, layout_of
@@ -20,8 +20,7 @@ from shoal.cluster.containers.places import image_of
 from shoal.cluster.containers.pods import node_of
 from shoal.cluster.containers.stack import ray_labels, secret_name, service_name, stack, stack_name
 from shoal.cluster.containers.swarm_door import SwarmDoor
-from shoal.cluster.describing import described
-from shoal.cluster.detached import Detached, ask_through
+from shoal.cluster.detached import Detached
 from shoal.errors import ClusterError
 from shoal.model import Node
 from shoal.spec import Cluster, ClusterNode
@@ -94,16 +93,10 @@ class SwarmProvider:
         return [status.node for status in self.status() if status.state != "lost"]
 
     def join(self, tell: Tell) -> Joined:
-        if os.environ.get("SHOAL_CLUSTER") == self._name:
-            return Joined("auto", None, None, lambda: None)
-        raise ClusterError(
-            f"{self._name}: work in a swarm is driven from inside, because Ray's nodes cannot reach this machine.",
-            hint="Use shoal run --detach, or shoal export --to swarm with a workload.",
-        )
+        return inside.join(self._name, "a swarm", "swarm")
 
     def detached(self) -> Detached:
-        ray = {"dashboard": "127.0.0.1:8265"}
-        return Detached(self._name, ask_through(self.door()), described(self._cluster), ray)
+        return inside.detached(self._name, self._cluster, self.door())
 
     def door(self) -> Door:
         service = self._services().get(self._head.host)

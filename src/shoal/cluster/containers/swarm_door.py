@@ -11,6 +11,7 @@ from typing import IO
 
 from shoal.cluster.base import Done
 from shoal.cluster.containers.docker import Docker
+from shoal.cluster.containers.forwarding import listen
 
 PIECE = 1 << 16
 RELAY = """\
@@ -44,25 +45,7 @@ class SwarmDoor:
         ).returncode
 
     def forward(self, port: int) -> tuple[int, Callable[[], None]]:
-        listener = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self._serve, args=(listener, port), name="shoal-forward", daemon=True).start()
-
-        def close() -> None:
-            with suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-
-        return listener.getsockname()[1], close
-
-    def _serve(self, listener: socket.socket, port: int) -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(
-                target=self._lead, args=(connection, port), name="shoal-forward", daemon=True
-            ).start()
+        return listen(lambda connection: self._lead(connection, port))
 
     def _lead(self, connection: socket.socket, port: int) -> None:
         command = [*self._docker.command, "exec", "-i", self._container, "python", "-c", RELAY, str(port)]
