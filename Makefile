@@ -30,10 +30,10 @@ demo: $(READY)
 	@echo "  mkdir mine; cd mine; shoal init sweep   start one of your own"
 
 test: $(READY_TO_TEST)
-	$(BIN)/pytest -m "not slow and not root and not ray and not cluster and not s3 and not hdfs"
+	$(BIN)/pytest -m "not slow and not root and not ray and not cluster and not s3 and not hdfs and not torch"
 	@echo "Left out: tests marked slow (they take long), root (they mount disks), ray (they start Ray clusters), cluster"
 	@echo "(they start hosts in network namespaces, which needs root, openssh-server and iproute2), s3 and hdfs (they"
-	@echo "start servers, which are hundreds of megabytes to download)."
+	@echo "start servers, which are hundreds of megabytes to download), torch (a large download, too)."
 	@echo "make test-all installs what they need, and runs them."
 
 test-all: $(READY_TO_TEST)

@@ -13,6 +13,7 @@ from .cell import RESERVED, Cell
 
 if TYPE_CHECKING:
     from .cluster import Cluster, ClusterNode, Location, Scale
+    from .infer import ImagePreparation, Infer, Input, ModelFile, Output, Postprocess, Preprocess, Tune
     from .kinds import ANY, KINDS, WORKLOADS
     from .search import SearchRange
     from .sweep import Objective, Run, Sweep, Trials
@@ -25,6 +26,10 @@ _LATE = {
     **dict.fromkeys(("ANY", "KINDS", "WORKLOADS"), "kinds"),
     **dict.fromkeys(("Limits", "Placement", "Resources", "Spec", "Workload"), "workload"),
     **dict.fromkeys(("Objective", "Run", "Sweep", "Trials"), "sweep"),
+    **dict.fromkeys(
+        ("ImagePreparation", "Infer", "Input", "ModelFile", "Output", "Postprocess", "Preprocess", "Tune"),
+        "infer",
+    ),
     "SearchRange": "search",
 }
 
@@ -36,10 +41,17 @@ __all__ = [
     "Cell",
     "Cluster",
     "ClusterNode",
+    "ImagePreparation",
+    "Infer",
+    "Input",
     "Limits",
     "Location",
+    "ModelFile",
     "Objective",
+    "Output",
     "Placement",
+    "Postprocess",
+    "Preprocess",
     "Resources",
     "Run",
     "Scale",
@@ -47,6 +59,7 @@ __all__ = [
     "Spec",
     "Sweep",
     "Trials",
+    "Tune",
     "Workload",
     "load",
     "loads",
@@ -59,6 +72,8 @@ __all__ = [
 def load(path: StrPath, sets: Sequence[str] = (), *, kind: None = None) -> Workload: ...
 @overload
 def load(path: StrPath, sets: Sequence[str] = (), *, kind: Literal["sweep"]) -> Sweep: ...
+@overload
+def load(path: StrPath, sets: Sequence[str] = (), *, kind: Literal["infer"]) -> Infer: ...
 @overload
 def load(path: StrPath, sets: Sequence[str] = (), *, kind: Literal["cluster"]) -> Cluster: ...
 @overload

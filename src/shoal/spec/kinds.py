@@ -13,7 +13,7 @@ from .problems import Problems
 if TYPE_CHECKING:
     from .workload import Spec
 
-_CLASSES: Final = {"sweep": "Sweep", "cluster": "Cluster"}
+_CLASSES: Final = {"sweep": "Sweep", "infer": "Infer", "cluster": "Cluster"}
 
 KINDS: Final = tuple(_CLASSES)
 """Every kind of file: workloads and the cluster."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import os
-import sys
 from collections.abc import Iterator, Sequence
 
 from shoal.engine.programs import is_program
 from shoal.errors import Problem, nearest
 from shoal.spec import Sweep
 from shoal.spec.command import placeholders, template
+from shoal.work import functions
 
 INTERPRETERS = ("python", "python3", "bash", "sh")
 
@@ -105,73 +105,11 @@ def _script(command: str, folder: str, *, installs: bool) -> list[Problem]:
 
 
 def _function(reference: str, folder: str, columns: Sequence[str] | None, *, installs: bool) -> list[Problem]:
-    module, _, name = reference.partition(":")
-    top = module.partition(".")[0]
-    if top in sys.stdlib_module_names and os.path.exists(os.path.join(folder, top + ".py")):
-        hint = f"Rename {top}.py: the standard library comes first."
-        return [Problem(f"run.function: {top!r} is a module of Python's standard library.", hint)]
-    path = _module_path(module, folder)
-    if path is None:
-        return [] if installs else _installed(module, folder)
-    try:
-        with open(path, "rb") as file:
-            tree = ast.parse(file.read(), path)
-    except SyntaxError as error:
-        return [
-            Problem(f"run.function: {path}:{error.lineno}: {error.msg}.", "Mend the file, then try again.")
-        ]
-    except (OSError, ValueError) as error:
-        return [Problem(f"run.function: cannot read {path}: {error}.")]
-    return _defined(tree, path, name, columns)
-
-
-def _module_path(module: str, folder: str) -> str | None:
-    base = os.path.join(folder, *module.split("."))
-    for path in (base + ".py", os.path.join(base, "__init__.py")):
-        if os.path.isfile(path) and module.partition(".")[0] not in sys.stdlib_module_names:
-            return path
-    return None
-
-
-def _installed(module: str, folder: str) -> list[Problem]:
-    """Not in the folder: then it has to be an installed one."""
-    from importlib.util import find_spec
-
-    top = module.partition(".")[0]
-    try:
-        found = find_spec(top) is not None
-    except (ImportError, ValueError):
-        found = False
-    if found:
-        return []
-    files = [name.removesuffix(".py") for name in os.listdir(folder) if name.endswith(".py")]
-    return [Problem(f"run.function: there is no module {module!r} in {folder}.", nearest(module, files))]
-
-
-def _defined(tree: ast.Module, path: str, name: str, columns: Sequence[str] | None) -> list[Problem]:
-    if "." in name:
-        return []
-    functions = {
-        node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-    if name not in functions:
-        # It may be made at run time or imported; only a module that does neither can be judged.
-        others = {n.id for node in ast.walk(tree) for n in [node] if isinstance(n, ast.Name)}
-        imported = {
-            alias.asname or alias.name
-            for node in ast.walk(tree)
-            for alias in getattr(node, "names", [])
-            if isinstance(alias, ast.alias)
-        }
-        classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
-        if name in others | imported | classes or "*" in imported:
-            return []
-        return [
-            Problem(
-                f"run.function: {os.path.basename(path)} has no function {name!r}.", nearest(name, functions)
-            )
-        ]
-    return _takes(functions[name], columns)
+    """The function has to be there, and to take the columns."""
+    problems, function = functions.look_up("run.function", reference, folder, installs=installs)
+    if problems or not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return problems
+    return _takes(function, columns)
 
 
 def _own(function: ast.AST) -> Iterator[ast.AST]:

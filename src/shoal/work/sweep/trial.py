@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +12,7 @@ from shoal.engine.workers.reporting import report_directly
 from shoal.engine.workers.runner import Work
 from shoal.spec.cell import Cell, text_of
 from shoal.spec.command import fill, template
+from shoal.work import functions
 
 BLOCK_BYTES = 1 << 20
 OVERLAP_BYTES = 1 << 14
@@ -24,22 +24,11 @@ class FunctionTrial:
 
     def __init__(self, function: str | None = None, pickled: str | None = None) -> None:
         report_directly()
-        self._function = _import(function) if function is not None else _unpickle(str(pickled))
+        self._function = functions.load(function) if function is not None else _unpickle(str(pickled))
 
     def run(self, work: Work) -> Mapping[str, Any] | None:
         metrics: Mapping[str, Any] | None = self._function(**work.params)
         return metrics
-
-
-def _import(reference: str) -> Callable[..., Any]:
-    module, _, name = reference.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    if not callable(found):
-        raise TypeError(f"{reference} is a {type(found).__name__}, not a function")
-    function: Callable[..., Any] = found
-    return function
 
 
 def _unpickle(code: str) -> Callable[..., Any]:

@@ -1,0 +1,121 @@
+"""How a worker goes about its inputs, and what was measured of it: the words between a tuner and the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Setting(NamedTuple):
+    """What a worker can be told to do differently."""
+
+    runtime: str
+    """What runs the model: `as-given`, `frozen`, `onnxruntime`, `openvino`."""
+    batch: int
+    """Inputs that the model gets at once."""
+    threads: int
+    """Threads of the worker."""
+
+
+class Step(NamedTuple):
+    """A part of an item: so many inputs are done in this way. `rows` 0 means all that are left."""
+
+    setting: Setting
+    rows: int = 0
+
+
+class Advice(NamedTuple):
+    """What travels with an item that is handed out, and is not recorded: how to go about it.
+
+    The steps are gone through in order, on the item's own inputs; when they are over, the last one goes on. A worker
+    that runs out of inputs leaves out the rest.
+    """
+
+    steps: tuple[Step, ...]
+    workers: int = 1
+    """How many workers of the node are given items meanwhile."""
+
+    def plain(self) -> list[Any]:
+        """As JSON values."""
+        return [self.workers, [[*step.setting, step.rows] for step in self.steps]]
+
+    @classmethod
+    def read(cls, values: Sequence[Any]) -> Advice:
+        """From `plain`."""
+        workers, steps = values
+        return cls(tuple(Step(Setting(*step[:3]), step[3]) for step in steps), workers)
+
+
+class Measured(NamedTuple):
+    """What a worker saw of one setting within one item, warm-up left out."""
+
+    setting: Setting
+    workers: int
+    """How many workers of the node were given items meanwhile."""
+    rows: int
+    seconds: float
+    """Wall time of these rows from beginning to end: reading, preparing, predicting."""
+    predict_s: float
+    """How much of it the model took."""
+    memory_bytes: int = 0
+    """The most that the worker's process held."""
+    device_bytes: int = 0
+    """The most that it held on its GPU."""
+
+    @property
+    def rate(self) -> float:
+        """Inputs a second of this one worker."""
+        return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+
+class Heard(NamedTuple):
+    """All that a worker tells a tuner with the end of an item."""
+
+    measured: tuple[Measured, ...] = ()
+    load_s: Mapping[str, float] = {}
+    """Runtimes that were loaded during the item, and the seconds that took: conversion, compilation, warm-up."""
+    differences: Mapping[str, float] = {}
+    """Runtimes that were compared with the model as given, and the largest difference of any output."""
+    unusable: Mapping[str, str] = {}
+    """Runtimes that cannot run this model, or do not agree, and why."""
+    out_of_memory: tuple[Setting, ...] = ()
+    """Settings under which memory ran out; the worker went on with half the batch."""
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON values; empty parts are left out."""
+        document: dict[str, Any] = {
+            "measured": [[*entry.setting, *entry[1:]] for entry in self.measured],
+            "load_s": dict(self.load_s),
+            "differences": dict(self.differences),
+            "unusable": dict(self.unusable),
+            "out_of_memory": [list(setting) for setting in self.out_of_memory],
+        }
+        return {name: value for name, value in document.items() if value}
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Heard:
+        """From `plain`."""
+        return cls(
+            tuple(Measured(Setting(*entry[:3]), *entry[3:]) for entry in document.get("measured", ())),
+            document.get("load_s", {}),
+            document.get("differences", {}),
+            document.get("unusable", {}),
+            tuple(Setting(*setting) for setting in document.get("out_of_memory", ())),
+        )
+
+
+class Machine(NamedTuple):
+    """What of a node matters for tuning; nodes with equal ones share a tuner."""
+
+    cpu: int
+    """Whole cores that workers of this run may have there: each worker holds one, or more."""
+    memory_bytes: int
+    gpu: int = 0
+    gpu_memory_bytes: int = 0
+    """Of one of its GPUs; 0 where it is not known."""
+
+    @property
+    def kind(self) -> str:
+        """Its name in profiles."""
+        gpus = f"-{self.gpu}gpu" if self.gpu else ""
+        return f"{self.cpu}cpu-{self.memory_bytes >> 30}gib{gpus}"

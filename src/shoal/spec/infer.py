@@ -1,0 +1,396 @@
+"""What an inference file may ask for: inputs, a model, what happens before and after it, an output, and how to tune."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from shoal import units
+
+from .nodes import Node
+from .problems import Problems
+from .readers import SIZE, Choice, Flag, ListOf, Number, Plain, Quantity, Text, Whole
+from .reading import INVALID, Reader
+from .records import Record
+from .sections import Found, Section, key, section
+from .workload import Limits, Workload
+
+FUNCTION = Text(
+    "a function or class such as mine:Predictor",
+    r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*",
+)
+SHARE = Quantity("a share such as 1%", units.share, units.SHARE_PATTERN, zero=True)
+PATH = Text("a path, a pattern or a URL")
+RUNTIMES = ("auto", "as-given", "frozen", "onnxruntime", "openvino")
+NORMALIZATIONS = {
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "half": ((0.5,), (0.5,)),
+    "none": ((0.0,), (1.0,)),
+}
+"""Named ones: the mean and the deviation of each channel, for values from 0 to 1."""
+
+
+class OneOf(Reader):
+    """A value that may be written in several ways: the first reader that takes it reads it."""
+
+    def __init__(self, expected: str, *readers: Reader) -> None:
+        self.expected = expected
+        self._readers = readers
+
+    def read(self, node: Node, path: str, problems: Problems) -> Any:
+        for reader in self._readers:
+            if reader.accepts(node):
+                return reader.read(node, path, problems)
+        if isinstance(node.value, dict):  # Its keys are known: what is wrong with them says more.
+            for reader in self._readers:
+                if isinstance(reader, Record):
+                    return reader.read(node, path, problems)
+        return self.wrong(node, path, problems)
+
+    def schema(self) -> dict[str, Any]:
+        return {"anyOf": [reader.schema() for reader in self._readers]}
+
+
+class Several(Reader):
+    """One value, or a list of them; a tuple either way."""
+
+    def __init__(self, item: Reader, expected: str) -> None:
+        self._item = item
+        self._list = ListOf(item, expected, least=1)
+        self.expected = expected
+
+    def read(self, node: Node, path: str, problems: Problems) -> Any:
+        if isinstance(node.value, list):
+            return self._list.read(node, path, problems)
+        value = self._item.read(node, path, problems)
+        return value if value is INVALID else (value,)
+
+    def schema(self) -> dict[str, Any]:
+        return {"anyOf": [self._item.schema(), self._list.schema()]}
+
+
+@section
+class Input(Section):
+    """What is to be predicted on. Exactly one of `images`, `parquet`, `jsonl` and `text` is set."""
+
+    images: str | None = key(PATH, "Image files: a folder, a pattern, s3:// or hdfs://.", default=None)
+    parquet: str | None = key(PATH, "Parquet files: a row is an input.", default=None)
+    jsonl: str | None = key(PATH, "Files with a JSON object on each line: a line is an input.", default=None)
+    text: str | None = key(PATH, "Text files: a line is an input.", default=None)
+    endpoint: str | None = key(Text("an address"), "The address of the S3 server.", default=None)
+    column: tuple[str, ...] = key(
+        Several(Text("the name of a column"), "the name of a column, or a list of them"),
+        "What of a row goes to the model; without it, all but the key.",
+        default=(),
+    )
+    key: tuple[str, ...] = key(
+        Several(Text("the name of a column"), "the name of a column, or a list of them"),
+        "Columns that are in the output as they are; without it, path and row.",
+        default=(),
+    )
+
+    exactly_one: ClassVar = ("images", "parquet", "jsonl", "text")
+
+    @property
+    def kind(self) -> str:
+        return next(name for name in self.exactly_one if getattr(self, name) is not None)
+
+    @property
+    def target(self) -> str:
+        """The path, pattern or URL."""
+        return str(getattr(self, self.kind))
+
+    @classmethod
+    def check(cls, found: Found) -> None:
+        for name in ("column", "key"):
+            for kind in ("images", "text"):
+                if found.has(name) and found.has(kind):
+                    found.problem(f"only goes with parquet and jsonl: {kind} has no columns", name)
+
+
+@section
+class ModelFile(Section):
+    """The model. Exactly one of `onnx`, `torchscript` and `function` is set."""
+
+    onnx: str | None = key(Text("the path of a file"), "An ONNX file.", default=None)
+    torchscript: str | None = key(Text("the path of a file"), "A TorchScript file.", default=None)
+    function: str | None = key(
+        FUNCTION, "A class as module:name: made once, then called with batches.", default=None
+    )
+    device: str = key(
+        Choice("auto", "cpu", "cuda"), "Where it runs; auto is a GPU if the worker has one.", default="auto"
+    )
+    precision: str = key(Choice("float32", "float16", "bfloat16"), "What it computes in.", default="float32")
+
+    exactly_one: ClassVar = ("onnx", "torchscript", "function")
+
+    @property
+    def kind(self) -> str:
+        return next(name for name in self.exactly_one if getattr(self, name) is not None)
+
+
+class Normalization(Reader):
+    """A name, or the mean and the deviation of each channel."""
+
+    expected = f"one of {', '.join(NORMALIZATIONS)}, or {{mean: [...], std: [...]}}"
+    _numbers = Several(Number(), "a number for each channel")
+    _spreads = Several(Number(above=0), "a number above 0 for each channel")
+
+    def read(self, node: Node, path: str, problems: Problems) -> Any:
+        if node.is_scalar and node.text in NORMALIZATIONS:
+            return NORMALIZATIONS[node.text]
+        if not isinstance(node.value, dict) or set(node.value) != {"mean", "std"}:
+            return self.wrong(node, path, problems)
+        mean = self._numbers.read(node.value["mean"], f"{path}.mean", problems)
+        spread = self._spreads.read(node.value["std"], f"{path}.std", problems)
+        if mean is INVALID or spread is INVALID:
+            return INVALID
+        return tuple(map(float, mean)), tuple(map(float, spread))
+
+    def schema(self) -> dict[str, Any]:
+        both = {"mean": self._numbers.schema(), "std": self._spreads.schema()}
+        pair = {"type": "object", "properties": both, "required": ["mean", "std"]}
+        return {"anyOf": [{"enum": list(NORMALIZATIONS)}, pair | {"additionalProperties": False}]}
+
+
+@section
+class ImagePreparation(Section):
+    """From an image to what a model takes: float32, channels first, from 0 to 1, then normalised."""
+
+    size: tuple[int, ...] = key(
+        Several(Whole(1, 65_535), "a number of pixels, or [height, width]"),
+        "What the model takes: N for N x N, or [height, width].",
+    )
+    mode: str = key(Choice("RGB", "L"), "Three channels, or one (grey).", default="RGB")
+    resize: str = key(
+        Choice("stretch", "shorter", "affine", "none"),
+        "stretch to the size; shorter: keep the shape and crop the middle; affine: as grid_sample; none.",
+        default="stretch",
+    )
+    resize_to: int | None = key(
+        Whole(1, 65_535), "With shorter: the shorter side before the crop, such as 256.", default=None
+    )
+    filter: str = key(
+        Choice("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"),
+        "How Pillow resizes.",
+        default="bilinear",
+    )
+    scale: float = key(Number(above=0), "What pixel values are divided by.", default=255)
+    normalize: tuple[tuple[float, ...], tuple[float, ...]] = key(
+        Normalization(), "Mean and deviation to take away.", default=NORMALIZATIONS["none"]
+    )
+    decode: str = key(
+        Choice("exact", "scaled"),
+        "scaled reads large JPEGs at a half, a quarter or an eighth: faster, not the same pixels.",
+        default="exact",
+    )
+    most_pixels: int = key(Whole(1), "Larger images are errors, not decoded.", default=89_478_485)
+
+    @property
+    def height(self) -> int:
+        return self.size[0]
+
+    @property
+    def width(self) -> int:
+        return self.size[-1]
+
+    @property
+    def channels(self) -> int:
+        return 3 if self.mode == "RGB" else 1
+
+    @classmethod
+    def check(cls, found: Found) -> None:
+        if len(found.values.get("size", ())) > 2:
+            found.problem("expected one number, or a height and a width", "size")
+        if found.has("resize_to") and found.values.get("resize") != "shorter":
+            found.problem("only goes with resize: shorter", "resize_to")
+        channels = 3 if found.values.get("mode", "RGB") == "RGB" else 1
+        if found.has("normalize") and "normalize" in found.values:
+            for part in found.values["normalize"]:
+                if len(part) not in (1, channels):
+                    found.problem(f"has {len(part)} channels, mode has {channels}", "normalize")
+                    break
+
+
+@section
+class Preprocess(Section):
+    """What happens to an input before the model gets it."""
+
+    image: ImagePreparation | None = key(Record(ImagePreparation), "The input is an image.", default=None)
+    function: str | None = key(FUNCTION, "A function that is called with each input.", default=None)
+
+    exactly_one: ClassVar = ("image", "function")
+
+
+@section
+class Postprocess(Section):
+    """What becomes of what the model gives: columns of the output."""
+
+    softmax: bool = key(Flag(), "Turn scores into probabilities.", default=False)
+    labels: tuple[str, ...] = key(
+        ListOf(Plain(), "a list of labels such as [off, on]", least=1), "The name of each class.", default=()
+    )
+    top: int | None = key(
+        Whole(1), "How many classes to name; with more than 1, labels and probs.", default=None
+    )
+    prob_of: tuple[str, ...] = key(
+        Several(Plain(), "a label, or a list of them"),
+        "Adds the probability of this class as prob_LABEL.",
+        default=(),
+    )
+    function: str | None = key(
+        FUNCTION, "A function that is called with what the model gives for a batch.", default=None
+    )
+
+    @classmethod
+    def check(cls, found: Found) -> None:
+        others = [name for name in ("softmax", "labels", "top", "prob_of") if found.has(name)]
+        if found.has("function") and others:
+            found.problem(f"cannot be given together with {' and '.join(others)}", "function")
+        labels: Sequence[str] = found.values.get("labels", ())
+        if len(set(labels)) < len(labels):
+            found.problem("a label stands there twice", "labels")
+        for label in found.values.get("prob_of", ()):
+            if label not in labels:
+                found.problem(f"{label!r} is none of the labels", "prob_of")
+
+
+@section
+class Output(Section):
+    """Where the predictions go: Parquet parts in a folder."""
+
+    path: str = key(Text("a folder or a URL"), "A folder, s3:// or hdfs://.")
+    endpoint: str | None = key(Text("an address"), "The address of the S3 server.", default=None)
+    preserve_order: bool = key(
+        Flag(), "Parts and rows in the order of the inputs (files by their names).", default=False
+    )
+
+
+class OutputReader(OneOf):
+    """A path alone, or the section."""
+
+    def __init__(self) -> None:
+        super().__init__("a folder or a URL, or {path: ..., preserve_order: true}", Text(), Record(Output))
+
+    def read(self, node: Node, path: str, problems: Problems) -> Any:
+        value = super().read(node, path, problems)
+        return Output(path=value) if isinstance(value, str) else value
+
+
+@section
+class Tune(Section):
+    """What is not to be tuned: each of these that is given stays as it is."""
+
+    batch: int | None = key(Whole(1, 1_000_000), "Inputs that the model gets at once.", default=None)
+    workers: int | None = key(Whole(1), "Workers on each node.", default=None)
+    threads: int | None = key(Whole(1), "Threads of each worker.", default=None)
+    item: int | None = key(Whole(1), "Inputs in each item, and so rows in each part.", default=None)
+    runtime: str = key(Choice(*RUNTIMES), "What runs the model.", default="auto")
+
+
+class TuneReader(OneOf):
+    """`auto`, or the section."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "auto, or a mapping with keys of batch, workers, threads", Choice("auto"), Record(Tune)
+        )
+
+    def read(self, node: Node, path: str, problems: Problems) -> Any:
+        value = super().read(node, path, problems)
+        return Tune() if value == "auto" else value
+
+
+@section
+class InferResources(Section):
+    """What one worker holds. Without it, each worker has a core, and a share of a GPU where there is one."""
+
+    cpu: float | None = key(Number(above=0), "Processor cores.", default=None)
+    gpu: float | None = key(Number(least=0), "GPUs; a fraction below 1 is a share of one.", default=None)
+    memory_bytes: int | None = key(SIZE, "Memory, such as 4GiB.", name="memory", default=None)
+
+
+@section
+class InferLimits(Limits):
+    """When to stop trying."""
+
+    errors: float = key(
+        SHARE, "The share of inputs that may be unreadable before the run counts as failed.", default=0.0
+    )
+    retries: int = key(Whole(0), "How often an item whose worker died is tried again.", default=8)
+    stop_after: int | None = key(Whole(1), "Stop the run early after this many failed items.", default=3)
+
+
+@section
+class Infer(Workload):
+    """Batch inference: one row of output for each input, once."""
+
+    kind: str = key(Choice("infer"), "What this file describes.", default="infer")
+    input: Input = key(Record(Input), "What is to be predicted on.")
+    model: ModelFile = key(Record(ModelFile), "The model.")
+    preprocess: Preprocess | None = key(Record(Preprocess), "What happens before the model.", default=None)
+    postprocess: Postprocess = key(
+        Record(Postprocess), "What becomes of what the model gives.", factory=Postprocess
+    )
+    output: Output = key(OutputReader(), "Where the predictions go.")
+    tune: Tune = key(TuneReader(), "auto, or what is to stay as it is.", factory=Tune)
+    runtime: str | None = key(Choice(*RUNTIMES), "Short for tune: {runtime: ...}.", default=None)
+    resources: InferResources = key(  # type: ignore[assignment]
+        Record(InferResources), "What each worker holds.", factory=InferResources
+    )
+    limits: InferLimits = key(Record(InferLimits), "When to stop trying.", factory=InferLimits)
+
+    @classmethod
+    def check(cls, found: Found) -> None:
+        _move_runtime(found)
+        _check_ways(found)
+
+
+def _move_runtime(found: Found) -> None:
+    """`runtime:` is short for a key of `tune:`, which may be a word."""
+    runtime = found.values.pop("runtime", None)
+    if runtime is None:
+        return
+    from dataclasses import replace
+
+    tune = found.values.get("tune", Tune())
+    if tune.runtime not in ("auto", runtime):
+        found.problem(f"given twice, here and as tune.runtime: {tune.runtime}", "runtime")
+    found.values["tune"] = replace(tune, runtime=runtime)
+
+
+def _check_ways(found: Found) -> None:
+    """Combinations that cannot work."""
+    model: ModelFile | None = found.values.get("model")
+    source: Input | None = found.values.get("input")
+    if model is not None:
+        _check_runtime(found, model)
+    if source is not None:
+        _check_preprocess(found, source, is_function=model is None or model.kind == "function")
+
+
+def _check_runtime(found: Found, model: ModelFile) -> None:
+    runtime = found.values.get("tune", Tune()).runtime
+    where = "runtime" if found.has("runtime") else "tune"
+    if model.kind == "function" and runtime not in ("auto", "as-given"):
+        found.problem("a model that is a function can only be run as-given", where)
+    if model.kind == "onnx" and runtime == "frozen":
+        found.problem("frozen is a way to run TorchScript, and the model is ONNX", where)
+
+
+def _check_preprocess(found: Found, source: Input, *, is_function: bool) -> None:
+    preprocess: Preprocess | None = found.values.get("preprocess")
+    if preprocess is None:
+        if not found.has("preprocess") and not is_function and source.kind in _MISSING:
+            found.problem(f"missing: the model needs arrays, not {source.kind}", hint=_MISSING[source.kind])
+    elif preprocess.image is not None and source.kind == "text":
+        found.problem("a line of text is no image", "preprocess")
+    elif preprocess.image is not None and source.kind != "images" and len(source.column) != 1:
+        message = "preprocess.image needs the one column that holds the images"
+        found.problem(message, "input", hint="Add column: NAME.")
+
+
+_MISSING = {
+    "images": "Add preprocess: {image: {size: 224}}, with the size that the model takes.",
+    "text": "Add preprocess: {function: mine:prepare}.",
+}
