@@ -104,7 +104,7 @@ def test_a_file_without_an_end_is_not_read_to_it():
         (b"name: x", "kind: missing", "Start with kind: sweep"),
         (b"kind: swep", "kind: unknown kind 'swep'", "Did you mean 'sweep'?"),
         (b"kind: zzz", "kind: unknown kind 'zzz'", "Choose from: infer, sweep."),
-        (b"kind: [sweep]", "kind: expected one of sweep, found a list", None),
+        (b"kind: [sweep]", "kind: expected one of sweep, infer, found a list", None),
         (b"kind: cluster", "kind: expected a workload, found 'cluster'", "--cluster"),
     ],
     ids=lambda value: repr(value)[:25],

@@ -14,6 +14,7 @@ from shoal.api.display import words
 from shoal.cli import tables
 from shoal.cli.options import json_option, run_argument
 from shoal.cli.output import Row, echo, echo_json, echo_json_rows, is_terminal, local_time, say, timestamp
+from shoal.model.item import shown
 from shoal.units import format_seconds
 
 if TYPE_CHECKING:
@@ -104,8 +105,8 @@ def _item(record: ItemRecord) -> dict[str, Any]:
         "started": timestamp(record.started),
         "seconds": record.seconds,
         "error": record.error,
-        "params": dict(record.item.params),
-        "metrics": dict(record.metrics),
+        "params": shown(record.item.params),
+        "metrics": shown(record.metrics),
     }
 
 

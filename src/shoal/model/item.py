@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+HIDDEN = "shoal:"
+"""Parameters and metrics whose names begin so are recorded and sent; they are no columns, and teach nothing."""
+
+
+def shown(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters or metrics that people see."""
+    return {name: value for name, value in values.items() if not name.startswith(HIDDEN)}
+
 
 class Item(NamedTuple):
     """One trial, step, rank or list of inputs."""

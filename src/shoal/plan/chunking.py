@@ -15,15 +15,15 @@ def at_least(mean_s: float | None, latency_s: float) -> int:
     return 1 if mean_s is None or latency_s <= IDLE_SHARE * mean_s else 2
 
 
-def ahead(mean_s: float | None, waiting: int, workers: int, latency_s: float = 0.0) -> int:
-    """How many items a worker should have in all, the running one included.
+def ahead(mean_s: float | None, waiting: int, workers: int, latency_s: float = 0.0, least: int = 1) -> int:
+    """How many items a worker should have in all, the running one included; `least` where there are enough for all.
 
     One while nothing is known; then what fits the horizon; at the end an even share of what is left. `latency_s` is
     how long a worker that has nothing waits for what it is given.
     """
-    if mean_s is None:
-        return FIRST
-    by_time = HORIZON_S / max(mean_s, HORIZON_S / MOST_ITEMS)
-    by_time = max(by_time, at_least(mean_s, latency_s))
     share = waiting / (2 * max(workers, 1))
+    if mean_s is None:
+        return max(FIRST, min(least, int(share) + 1))
+    by_time = HORIZON_S / max(mean_s, HORIZON_S / MOST_ITEMS)
+    by_time = max(by_time, at_least(mean_s, latency_s), least)
     return max(1, min(MOST_ITEMS, int(by_time), int(share) + 1))

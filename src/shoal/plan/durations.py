@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from shoal.model import Item
+from shoal.model.item import HIDDEN
 
 SMOOTHING = 2.0
 """How many imagined observations of the overall mean a parameter value starts with."""
@@ -74,6 +75,8 @@ class Durations:
         if content:
             self._exact.setdefault(content, _Mean()).add(seconds)
         for column, value in params.items():
+            if column.startswith(HIDDEN):
+                continue
             values = self._columns.setdefault(column, {})
             key = _key(value)
             if key in values or len(values) < MOST_VALUES:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal.model import Item, LogSlice, Outcome
+from shoal.model.item import HIDDEN
 from shoal.store import meta
 from shoal.store.encode import encode, number
 from shoal.store.schema import FINAL, ITEM_COLUMNS, ITEM_STATES
@@ -85,7 +86,7 @@ class SqliteJournal:
             if seq in new or (seq <= self._highest and self._is_there(seq)):
                 continue
             for name in params:
-                if name not in names:
+                if name not in names and not name.startswith(HIDDEN):
                     names[name] = None
             encoded, exact = encode(params), encode(texts) if texts else None
             row = [
@@ -137,7 +138,7 @@ class SqliteJournal:
             return
         names = self._metrics
         for name in metrics:
-            if name not in names:
+            if name not in names and not name.startswith(HIDDEN):
                 names[name] = None
         file, start, end = log or (None, None, None)
         encoded = encode(metrics) if metrics else None

@@ -78,9 +78,11 @@ def _texts(result: Result, columns: Columns) -> list[Any]:
 
 def _note(kinds: Kinds, result: Result, columns: Columns) -> None:
     for name, value in result[2].items():
-        kinds[name].add(_kind(value))
+        if name in kinds:
+            kinds[name].add(_kind(value))
     for name, value in result[4].items():
-        kinds[columns.metrics[name]].add(_kind(value))
+        if name in columns.metrics:
+            kinds[columns.metrics[name]].add(_kind(value))
 
 
 def _kind(value: Any) -> type:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from shoal.model.item import shown
 from shoal.units import format_seconds
 
 LONGEST = 200
@@ -35,7 +36,9 @@ def number(value: Any) -> str:
 def parameters(params: Mapping[str, Any], longest: int = 60) -> str:
     """`lr=0.1 model=2`."""
     return shortened(
-        " ".join(f"{printable(name)}={number(value)}" for name, value in params.items() if value is not None),
+        " ".join(
+            f"{printable(name)}={number(value)}" for name, value in shown(params).items() if value is not None
+        ),
         longest,
     )
 

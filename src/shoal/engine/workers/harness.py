@@ -19,7 +19,7 @@ from typing import Any
 
 from shoal.engine.workers import messages, reporting
 from shoal.engine.workers.folders import ItemFolder
-from shoal.engine.workers.runner import Cancelled, Failed, Runner, Work
+from shoal.engine.workers.runner import Cancelled, Failed, Runner, Upcoming, Work
 
 INTERRUPT = getattr(signal, "SIGRTMIN", signal.SIGUSR2) + (5 if hasattr(signal, "SIGRTMIN") else 0)
 ERROR_LENGTH = 2000
@@ -106,13 +106,22 @@ class Harness:
                 self._changed.wait()
             return self._queue.popleft() if self._queue else None
 
+    def _upcoming(self) -> Upcoming | None:
+        with self._changed:
+            if not self._queue:
+                return None
+            seq, attempt, _, _, params, _ = self._queue[0]
+        return Upcoming(seq, attempt, params)
+
     def _attempt(
         self, runner: Runner, entry: messages.Entry, told: list[messages.Message]
     ) -> messages.Message:
         seq, attempt, counted, item, params, texts = entry
         last: dict[str, Any] = {}
         report = self._reporter(seq, attempt, last)
-        work = Work(seq, attempt, item, params, texts, report=report, counted_attempt=counted)
+        work = Work(
+            seq, attempt, item, params, texts, report=report, counted_attempt=counted, upcoming=self._upcoming
+        )
         try:
             self._settle(work)
         except OSError:

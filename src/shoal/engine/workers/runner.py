@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+
+class Upcoming(NamedTuple):
+    """An item that waits behind the one that runs."""
+
+    seq: int
+    attempt: int
+    params: Mapping[str, Any]
 
 
 class Work:
@@ -21,6 +29,7 @@ class Work:
         "report",
         "seq",
         "texts",
+        "upcoming",
     )
 
     def __init__(
@@ -35,6 +44,7 @@ class Work:
         folder: str = "",
         log_fd: int = 1,
         counted_attempt: int = 1,
+        upcoming: Callable[[], Upcoming | None] = lambda: None,
     ) -> None:
         self.seq = seq
         self.attempt = attempt
@@ -49,6 +59,8 @@ class Work:
         """Where the output of processes started for this item goes."""
         self.counted_attempt = counted_attempt
         """Which of those that count this is (`SHOAL_ATTEMPT`); `attempt` also counts those handed out in vain."""
+        self.upcoming = upcoming
+        """What this worker has been told to do next, so that it can read ahead. It may be taken back."""
         self.cancelled: tuple[str, str] | None = None
         """(state, why) once somebody asked for the end."""
         self.on_cancel: Callable[[], None] | None = None

@@ -1,25 +1,32 @@
-"""How much of what waits a worker gets at once. Takes it from the queue; handing it out is the pool's."""
+"""Which workers get some of what waits, and how much at once. Takes it from the queue; handing it out is the pool's."""
 
 from __future__ import annotations
 
 from shoal.model import Item
 from shoal.plan import chunking
 from shoal.plan.durations import Durations
-from shoal.shape.pool.crew import Member
+from shoal.shape.pool.crew import Crew, Member
 from shoal.shape.pool.ready import ReadyQueue
+from shoal.shape.pool.values import Guide
 
 STUCK_S = 0.2
 """An item that runs longer than this gives up the chunk-mates that wait behind it."""
 
 
 def pick(
-    ready: ReadyQueue, durations: Durations, member: Member, members: int, latency_s: float, now: float
+    ready: ReadyQueue,
+    durations: Durations,
+    member: Member,
+    members: int,
+    latency_s: float,
+    now: float,
+    least: int = 1,
 ) -> list[Item]:
-    """The next items for one of so many workers; none while it has enough, or is stuck."""
-    want = chunking.ahead(durations.mean_s, len(ready), members, latency_s)
-    enough = chunking.at_least(durations.mean_s, latency_s)
+    """The next items for one of so many workers; none while it has enough, or is stuck with more than `least`."""
+    want = chunking.ahead(durations.mean_s, len(ready), members, latency_s, least)
+    enough = max(least, chunking.at_least(durations.mean_s, latency_s))
     have = len(member.flights)
-    if have > want // 2 or member.ran_s(now) > STUCK_S:
+    if have > want // 2 or (have >= least and member.ran_s(now) > STUCK_S):
         return []
     picked: list[Item] = []
     budget = chunking.HORIZON_S
@@ -34,3 +41,34 @@ def pick(
         budget -= expected
         picked.append(item)
     return picked
+
+
+def at_hand(crew: Crew, guide: Guide | None) -> list[Member]:
+    """Those that may be given items: all that are ready and stay, or as many of each node as the guide says.
+
+    One that still starts gets nothing: what waits for it could be done by others meanwhile.
+    """
+    staying = [
+        member
+        for member in crew.members.values()
+        if member.ready_at is not None and not member.leaving and not member.recalled
+    ]
+    if guide is None:
+        return staying
+    by_host: dict[str, list[Member]] = {}
+    for member in sorted(staying, key=lambda member: member.number):
+        by_host.setdefault(member.node, []).append(member)
+    return [
+        member for host, here in by_host.items() for member in here[: max(1, guide.active(host, len(here)))]
+    ]
+
+
+def has_too_many(member: Member, crew: Crew, guide: Guide | None, least: int, nothing_left: bool) -> bool:
+    """Whether a worker whose item runs long should give back what waits behind it."""
+    if (
+        least > 1
+        and nothing_left
+        and any(not each.flights for each in at_hand(crew, guide) if each is not member)
+    ):
+        least = 1  # What it would do later, another could do now.
+    return len(member.flights) > least

@@ -29,12 +29,12 @@ from shoal.plan import chunking
 from shoal.plan.durations import Durations
 from shoal.shape.journal import Journal
 from shoal.shape.pool.crew import Crew, Flight, Member
-from shoal.shape.pool.picking import STUCK_S, pick
+from shoal.shape.pool.picking import STUCK_S, at_hand, has_too_many, pick
 from shoal.shape.pool.progress import Meter, look
 from shoal.shape.pool.ready import ReadyQueue
 from shoal.shape.pool.recording import Recording
 from shoal.shape.pool.supply import PLENTY, Supply
-from shoal.shape.pool.values import Ended, Policy, Progress, Source, Watcher, WorkerUse
+from shoal.shape.pool.values import Ended, Guide, Policy, Progress, Source, Watcher, WorkerUse
 from shoal.units import format_seconds
 
 LOOK_S = 0.05
@@ -62,6 +62,7 @@ class Pool:
         resumed: Iterator[Item] | None = None,
         durations: Durations | None = None,
         watcher: Watcher | None = None,
+        guide: Guide | None = None,
     ) -> None:
         now = engine.now()
         self._engine = engine
@@ -70,6 +71,7 @@ class Pool:
         self._policy = policy
         self._durations = durations if durations is not None else Durations()
         self._watcher = watcher
+        self._guide = guide
         self._crew = Crew(engine, factory, need, policy.concurrent)
         self._ready = ReadyQueue(self._durations.expect)
         self._recording = Recording(journal, policy.commit_s, watcher, now)
@@ -133,7 +135,8 @@ class Pool:
 
     def progress(self) -> Progress:
         now = self._engine.now()
-        return look(now, self._meter, self._ready, self._crew, self._durations, self._source.left())
+        seen = look(now, self._meter, self._ready, self._crew, self._durations, self._source.left())
+        return seen if self._guide is None else seen._replace(remaining_s=self._guide.remaining_s())
 
     def worker_uses(self) -> list[WorkerUse]:
         return self._crew.uses(self._engine.now())
@@ -150,7 +153,7 @@ class Pool:
     def _hungry(self, workers: int) -> int:
         """How many more items the workers could be given now, counting those that do not exist yet."""
         mean = self._durations.mean_s
-        each = chunking.ahead(mean, PLENTY, workers, self._engine.latency_s)
+        each = chunking.ahead(mean, PLENTY, workers, self._engine.latency_s, self._policy.ahead)
         return workers * each - len(self._ready) - len(self._flights) - self._ready.delayed
 
     def _feed_all(self) -> None:
@@ -161,10 +164,10 @@ class Pool:
         now = self._engine.now()
         self._ready.wake(now)
         self._reorder()
-        self._crew.grow(len(self._ready) + len(self._flights))
-        # What waits for a start could be done by others meanwhile.
-        started = [m for m in self._crew.members.values() if m.ready_at is not None]
-        members = [m for m in started if not m.leaving and not m.recalled]
+        useful = len(self._ready) + len(self._flights)
+        # A guide may have some of them idle, whose cores the others use.
+        self._crew.grow(max(useful, self._crew.limit()) if self._guide is not None and useful else useful)
+        members = at_hand(self._crew, self._guide)
         for member in sorted(members, key=lambda member: len(member.flights)):
             if not self._ready:
                 break
@@ -179,7 +182,8 @@ class Pool:
             self._next_order = self._durations.version + max(1, len(self._ready) // 10)
 
     def _feed(self, member: Member, members: int, now: float) -> None:
-        picked = pick(self._ready, self._durations, member, members, self._engine.latency_s, now)
+        latency_s = self._engine.latency_s
+        picked = pick(self._ready, self._durations, member, members, latency_s, now, self._policy.ahead)
         if picked:
             self._engine.submit(member.number, [self._launch(item, member) for item in picked])
 
@@ -188,7 +192,7 @@ class Pool:
         flight = Flight(sent, member)
         self._flights[item.seq] = flight
         member.flights[item.seq] = flight
-        return sent
+        return sent if self._guide is None else self._guide.sent(sent, member.number, member.node)
 
     def _let_idle_go(self, members: list[Member], now: float) -> None:
         for member in members:
@@ -286,6 +290,8 @@ class Pool:
         member = self._crew.lost(event)
         if member is None:
             return
+        if self._guide is not None:
+            self._guide.lost(event.worker)
         for flight in list(member.flights.values()):
             self._land(flight)
             ran = flight.started is not None or event.running == (flight.item.seq, flight.attempt)
@@ -297,7 +303,7 @@ class Pool:
                 self._recording.dirty = True
                 self._wait_again(flight)
             else:
-                self._conclude(flight, self._crash(flight, event))
+                self._conclude(flight, self._crash(flight, event), crashed=True)
 
     def _crash(self, flight: Flight, event: WorkerLost) -> Outcome:
         """What became of the item that ran when its worker died."""
@@ -307,11 +313,11 @@ class Pool:
 
     # Ends.
 
-    def _conclude(self, flight: Flight, outcome: Outcome) -> None:
+    def _conclude(self, flight: Flight, outcome: Outcome, *, crashed: bool = False) -> None:
         item = flight.item
         used = item.used if outcome.state == "stopped" else item.used + 1
         self._recording.dirty = True
-        if outcome.state == "failed" and used <= self._policy.retries:
+        if outcome.state == "failed" and used <= self._policy.allowed(crashed):
             self._retry(flight, used, outcome.error)
             return
         started = flight.started if flight.started is not None else self._engine.now()
@@ -366,7 +372,8 @@ class Pool:
             self._cancel(flight, "failed", f"timed out after {format_seconds(timeout)}")
         elif flight.cancelled is None and self._stopping:
             self._cancel(flight, "stopped", "the run was stopped")
-        if ran > STUCK_S and len(member.flights) > 1:
+        last = not self._ready and self._supply.exhausted()
+        if ran > STUCK_S and has_too_many(member, self._crew, self._guide, self._policy.ahead, last):
             self._crew.recall(member)
 
     def _begin_to_wind_up(self) -> None:

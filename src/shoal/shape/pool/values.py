@@ -21,8 +21,16 @@ class Policy(NamedTuple):
     """How long an item that was asked to end may take before its worker is killed."""
     commit_s: float = 0.2
     """How long a finished item may wait until it is durable, together with others."""
+    crashes: int | None = None
+    """How often an item whose worker died is tried again; None: as often as one that failed."""
+    ahead: int = 1
+    """So many items a worker has whatever they take: the next one, too, where workers begin to read it early."""
     backoff_s: float = 0.2
     """Before the first retry; doubles with each further one."""
+
+    def allowed(self, crashed: bool) -> int:
+        """How many further attempts an item gets that failed, or whose worker died."""
+        return self.retries if not crashed or self.crashes is None else self.crashes
 
 
 class Source(Protocol):
@@ -45,6 +53,22 @@ class Source(Protocol):
 
     def ended(self, item: Item, outcome: Outcome) -> None:
         """The item has its final state."""
+
+
+class Guide(Protocol):
+    """Who says how items are gone about, where the kind tunes that while it runs. Called from the pool's loop."""
+
+    def active(self, host: str, workers: int) -> int:
+        """How many of the workers that a node has now should be given items."""
+
+    def sent(self, item: Item, worker: int, host: str) -> Item:
+        """The item as it is handed to this worker: with what only this hand-out needs. Not recorded."""
+
+    def lost(self, worker: int) -> None:
+        """This worker is gone."""
+
+    def remaining_s(self) -> float | None:
+        """Seconds until everything is done; None while nothing is known."""
 
 
 class Ended(NamedTuple):
