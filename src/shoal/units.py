@@ -94,6 +94,11 @@ def format_seconds(s: float) -> str:
     return f"{s:.0f}s"
 
 
+def format_share(fraction: float) -> str:
+    """For people: `1%`, `0.25%`, `33.3%`."""
+    return f"{fraction * 100:.3g}%"
+
+
 def format_size(n: int) -> str:
     """For people, in powers of 1024: `512 B`, `4.0 GiB`."""
     if n < 0:

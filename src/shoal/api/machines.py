@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from shoal.engine import fitting
@@ -57,6 +57,9 @@ class Machines:
 
     def ensure_shippable(self, folder: str) -> None:
         """Raises `SpecError` when the workload's folder is too large for the way to these nodes."""
+
+    def ensure_reachable(self, paths: Mapping[str, str]) -> None:
+        """Raises `SpecError` when workers would not find these files and folders of this machine, by their keys."""
 
     def ready(self, need: Need) -> None:
         """Bring up and join what is needed to begin. `close` has to follow; the thread that calls it has to drive."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.api import packages, workloads
 from shoal.api.machines import Machines, machines
-from shoal.api.session import STOP_FILE, Session, summarize
+from shoal.api.session import STOP_FILE, Session, all_items, summarize
 from shoal.api.summary import Summary
 from shoal.api.workloads import Prepared
 from shoal.cluster.base import Tell
@@ -18,8 +18,9 @@ from shoal.errors import NotFound, Problem, SpecError, several
 from shoal.model import Plan
 from shoal.shape.pool import Watcher
 from shoal.store import RunStore, find_home, is_locked, resolve_run, run_folder
+from shoal.store.learned import recall_learned
 from shoal.store.profiles import recall
-from shoal.work.job import Past
+from shoal.work.job import Past, PoolJob
 
 if TYPE_CHECKING:
     from shoal.api.handle import Run
@@ -97,8 +98,7 @@ def new_session(
     run_id: str | None = None,
 ) -> Session:
     """A new run of a prepared workload, ready to be driven. Nothing is made before everything is known to fit."""
-    where.ensure_room(prepared.job.need)
-    where.ensure_shippable(prepared.job.factory.folder)
+    _ensure_possible(prepared.job, where)
     home = _home(here)
     plan_ = _plan(prepared, where, home)
     where.ready(prepared.job.need)
@@ -111,6 +111,14 @@ def new_session(
     if watcher is not None:
         session.watch(watcher)
     return session
+
+
+def _ensure_possible(job: PoolJob, where: Machines) -> None:
+    """Raises `SpecError` when these machines cannot run it: no room, no way to its files."""
+    job.fit(where.nodes)
+    where.ensure_room(job.need)
+    where.ensure_shippable(job.factory.folder)
+    where.ensure_reachable(job.local_paths())
 
 
 def _begin(
@@ -160,8 +168,7 @@ def resume(
             return summary
         prepared = _again(store)
         where = machines(cluster or store.document.get("cluster"), tell)
-        where.ensure_room(prepared.job.need)
-        where.ensure_shippable(prepared.job.factory.folder)
+        _ensure_possible(prepared.job, where)
         where.ready(prepared.job.need)
         try:
             packages.equip(prepared.job, where)
@@ -260,8 +267,9 @@ def _more(store: RunStore) -> bool:
         prepared = _again(store)
     except SpecError:
         return False
-    past = Past(store.max_seq() + 1, store.known_contents())
-    return bool(prepared.job.source(past).take(1, 1))
+    return prepared.job.has_more(
+        Past(store.max_seq() + 1, store.known_contents(), items=lambda: all_items(store))
+    )
 
 
 def stop(run: str) -> str:
@@ -293,11 +301,13 @@ def plan(
 
 
 def _plan(prepared: Prepared, where: Machines, home: str) -> Plan:
-    need = prepared.job.need
+    job = prepared.job
+    job.fit(where.nodes)
+    need = job.need
     where.ensure_room(need)
     nodes = where.at_first(need)
-    profile = recall(home, prepared.job.fingerprint)
-    made = where.with_growth(prepared.job.plan(nodes, fitting.capacity(need, nodes), profile), need)
+    profile, learned = recall(home, job.fingerprint), recall_learned(home, job.fingerprint)
+    made = where.with_growth(job.plan(nodes, fitting.capacity(need, nodes), profile, learned), need)
     return made._replace(decisions=(*made.decisions, *packages.decision(prepared.job, where)))
 
 
@@ -314,8 +324,7 @@ def check(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) 
         problems += error.problems
     if problems:
         raise several(problems)
-    where.ensure_shippable(prepared.job.factory.folder)
-    where.ensure_room(prepared.job.need)
+    _ensure_possible(prepared.job, where)
     missing = packages.problems(prepared.job, where)
     if missing:
         raise several(missing)

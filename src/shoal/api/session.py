@@ -15,8 +15,9 @@ from shoal.model import Item, Outcome
 from shoal.plan.durations import Durations
 from shoal.shape.pool import Ended, Pool, Progress, Watcher, WorkerUse
 from shoal.store import RunInfo, RunStore
+from shoal.store.learned import recall_learned, remember_learned
 from shoal.store.profiles import recall, remember
-from shoal.work.job import Past, PoolJob
+from shoal.work.job import Conclusion, Learned, Past, PoolJob
 
 STOP_FILE = "stop"
 LOOK_S = 0.25
@@ -43,6 +44,7 @@ class Session:
         self._stop_file = os.path.join(store.folder, STOP_FILE)
         past = self._past()
         waiting = self._waiting() if past.waiting else iter(())
+        job.begin(store.run, store.home, resumed=self._epoch > 1)
         store.set_state("running", self._began)
         self._engine = machines.engine(store.folder, job.factory.folder, str(self._epoch))
         try:
@@ -56,6 +58,7 @@ class Session:
                 resumed=waiting,
                 durations=self._durations(),
                 watcher=self._watchers,
+                guide=job.guide(self._engine.nodes),
             )
             self._growing = machines.growing(job.need, self._engine.nodes)
             self._copying = machines.copying(store.folder)
@@ -122,10 +125,20 @@ class Session:
 
     def _past(self) -> Past:
         if self._epoch <= 1:
-            return Past()
+            return Past(learned=self._learned())
         counts = self.store.counts()
         waiting = sum(counts.get(state, 0) for state in ("waiting", "running", "stopped"))
-        return Past(self.store.max_seq() + 1, self.store.known_contents(), self._ended(), waiting)
+        return Past(
+            self.store.max_seq() + 1,
+            self.store.known_contents(),
+            self._ended(),
+            waiting,
+            lambda: all_items(self.store),
+            self._learned(),
+        )
+
+    def _learned(self) -> Learned:
+        return recall_learned(self.store.home, self.job.fingerprint)
 
     def _ended(self) -> Iterator[tuple[Item, Outcome]]:
         for record in self.store.items(("done", "failed", "pruned")):
@@ -175,22 +188,40 @@ class Session:
         now = self._here.now()
         self.store.journal().commit()  # Items that are no longer asked for never went through the pool.
         counts = self.store.counts()
-        state = self._state(counts)
+        conclusion = self._conclude()
+        state = self._state(counts, conclusion)
         self.store.put("workers", [use._asdict() for use in self._pool.worker_uses()])
         if self._growing is not None:
             self.store.put("scaling", self._growing.changes)
         self._tidy()
         self.store.write_results()
         self.store.set_state(state, now)
+        if state == "succeeded":
+            self.job.tidy()
         self._learn(now)
+        remember_learned(self.store.home, self.job.fingerprint, conclusion.learned, now=now)
         return summarize(self.store, workers=self._pool.worker_uses())
 
-    def _state(self, counts: Any) -> str:
+    def _conclude(self) -> Conclusion:
+        """What the kind has to say, kept with the run."""
+        done = ((record.item, record.metrics) for record in self.store.items(("done",)))
+        conclusion = self.job.conclude(done, self.store.info(self._here.now()).seconds)
+        for key, value in (
+            ("results", conclusion.results),
+            ("notes", list(conclusion.notes)),
+            (self.job.kind, dict(conclusion.document)),
+        ):
+            if value:
+                self.store.put(key, value)
+        return conclusion
+
+    def _state(self, counts: Any, conclusion: Conclusion) -> str:
         if self._pool.stopped_by_failures:
             return "failed"  # However many failures are allowed: not everything was tried.
         if self._pool.stopping:
             return "stopped"
-        return "failed" if counts.get("failed", 0) > self.job.failures else "succeeded"
+        failed = conclusion.failed or counts.get("failed", 0) > self.job.failures
+        return "failed" if failed else "succeeded"
 
     def _tidy(self) -> None:
         """Folders that workers were killed in, and that nothing was left in."""
@@ -220,12 +251,17 @@ def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:
         info.items,
         info.seconds,
         info.predicted_seconds,
-        os.path.join(store.folder, "results.csv"),
+        store.get("results") or os.path.join(store.folder, "results.csv"),
         info.best,
         store.folder,
         workers or [WorkerUse(**use) for use in store.get("workers", [])],
-        _notes(info),
+        [*_notes(info), *store.get("notes", [])],
     )
+
+
+def all_items(store: RunStore) -> Iterator[Item]:
+    """Every item of a run, in order."""
+    return (record.item for record in store.items())
 
 
 def _notes(info: RunInfo) -> list[str]:

@@ -32,10 +32,14 @@ def from_file(path: str, sets: Sequence[str] = (), limit: int | None = None) -> 
 
 def job_of(spec: Workload, *, limit: int | None = None, pickle: str | None = None) -> PoolJob:
     """The job of a spec, by its kind."""
-    from shoal.spec import Sweep
+    from shoal.spec import Infer, Sweep
 
     if isinstance(spec, Sweep):
         from shoal.work.sweep.job import prepare
 
         return prepare(spec, limit=limit, pickle=pickle)
+    if isinstance(spec, Infer):
+        from shoal.work.infer.job import prepare as prepare_infer
+
+        return prepare_infer(spec, limit=limit)
     raise AssertionError(f"no module for kind {spec.kind!r}")

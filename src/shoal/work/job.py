@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from shoal.model import Factory, Item, Need, Outcome, Plan
 from shoal.model.node import Node
 from shoal.model.packages import Packages
 from shoal.model.profile import Profile
-from shoal.shape.pool import Policy, Source
+from shoal.shape.pool import Guide, Policy, Source
+
+Learned: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""What a kind found out by itself while it ran, as JSON, by the kind of node."""
 
 
 class Past(NamedTuple):
@@ -21,6 +24,50 @@ class Past(NamedTuple):
     ended: Iterator[tuple[Item, Outcome]] = iter(())
     """Items that have their final state, for a search that learns from them."""
     waiting: int = 0
+    items: Callable[[], Iterator[Item]] = lambda: iter(())
+    """Every item that is recorded, in order, as often as it is asked for."""
+    learned: Mapping[str, Mapping[str, Any]] = {}
+
+
+class Conclusion(NamedTuple):
+    """What a kind has to say of a run when a session has nothing left to do, or was stopped."""
+
+    failed: bool = False
+    """Whether the run counts as failed, whatever became of its items."""
+    notes: tuple[str, ...] = ()
+    results: str | None = None
+    """Where the results are, if not in results.csv."""
+    document: Mapping[str, Any] = {}
+    """Kept with the run."""
+    learned: Mapping[str, Mapping[str, Any]] = {}
+
+
+class Hooks:
+    """What most kinds leave to the pool, and some do themselves. For a `PoolJob` to inherit."""
+
+    def fit(self, nodes: Sequence[Node]) -> None:
+        """These are the nodes there are: `need` may be chosen by them. Before anything else is asked."""
+
+    def local_paths(self) -> Mapping[str, str]:
+        """Files and folders of this machine that workers have to reach, by the key that names them."""
+        return {}
+
+    def begin(self, run: str, home: str, *, resumed: bool) -> None:
+        """A session begins: no worker has been started. Raises `SpecError` when it cannot."""
+
+    def guide(self, nodes: Callable[[], Sequence[Node]]) -> Guide | None:
+        """Who says how the items of the source that was made last are gone about. `nodes` are those alive."""
+        return None
+
+    def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion:
+        """A session ends: `items` are those done, with their metrics, `seconds` what the run has taken in all.
+
+        May be called again for the same run: after a resume, or when a driver was killed in it.
+        """
+        return Conclusion()
+
+    def tidy(self) -> None:
+        """The run has succeeded, and that is recorded: nothing needs what was only kept for a resume."""
 
 
 class PoolJob(Protocol):
@@ -54,5 +101,22 @@ class PoolJob(Protocol):
     def still_wanted(self, item: Item) -> bool:
         """Whether an item of an earlier session is still asked for."""
 
-    def plan(self, nodes: list[Node], capacity: int, profile: Profile | None) -> Plan:
+    def has_more(self, past: Past) -> bool:
+        """Whether there are items now that are not recorded."""
+
+    def plan(self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned) -> Plan:
         """What would happen, why, and how long it would take."""
+
+    # As in `Hooks`.
+
+    def fit(self, nodes: Sequence[Node]) -> None: ...
+
+    def local_paths(self) -> Mapping[str, str]: ...
+
+    def begin(self, run: str, home: str, *, resumed: bool) -> None: ...
+
+    def guide(self, nodes: Callable[[], Sequence[Node]]) -> Guide | None: ...
+
+    def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion: ...
+
+    def tidy(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The folders an item owns while it runs: SHOAL_ITEM_DIR and SHOAL_CHECKPOINT_DIR.
+"""The folders an item owns while it runs, SHOAL_ITEM_DIR and SHOAL_CHECKPOINT_DIR; and what a machine keeps for all.
 
 A million items must not mean a million folders, and making one is slow: an empty folder is renamed to the next item's.
 """
@@ -7,6 +7,12 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+
+
+def cache_folder(name: str) -> str:
+    """Where a machine keeps what can be made again: not made here."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "shoal", name)
 
 
 class ItemFolder:

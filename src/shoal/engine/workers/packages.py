@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import IO, NamedTuple
 
-from shoal.engine.workers import installed, linux
+from shoal.engine.workers import folders, installed, linux
 from shoal.errors import SpecError
 from shoal.model.packages import Packages
 
@@ -65,8 +65,7 @@ class Environment(NamedTuple):
 
 
 def cache_folder() -> str:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "shoal", "packages")
+    return folders.cache_folder("packages")
 
 
 def find(packages: Packages) -> Environment:

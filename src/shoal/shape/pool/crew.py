@@ -6,7 +6,18 @@ from collections import deque
 
 from shoal.engine.base import Engine
 from shoal.errors import EngineError, SpecError
-from shoal.model import Factory, Granted, Item, LogSlice, Need, Place, Refused, WorkerLost, WorkerReady
+from shoal.model import (
+    Factory,
+    Granted,
+    Item,
+    LogSlice,
+    Need,
+    Outcome,
+    Place,
+    Refused,
+    WorkerLost,
+    WorkerReady,
+)
 from shoal.shape.pool.values import WorkerUse
 
 MISSING_MODULE = "ModuleNotFoundError: "
@@ -35,6 +46,12 @@ class Flight:
         self.log: LogSlice | None = None
         self.cancelled: tuple[str, str] | None = None
         self.kill_at: float | None = None
+
+    def crashed(self, event: WorkerLost) -> Outcome:
+        """What became of the item, which ran when its worker died."""
+        started = self.started if self.started is not None else event.at
+        state, error = self.cancelled or ("failed", f"crashed: {event.why}")
+        return Outcome(state, {}, error, max(0.0, event.at - started), self.log)
 
 
 class Member:

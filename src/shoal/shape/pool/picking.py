@@ -63,12 +63,10 @@ def at_hand(crew: Crew, guide: Guide | None) -> list[Member]:
     ]
 
 
-def has_too_many(member: Member, crew: Crew, guide: Guide | None, least: int, nothing_left: bool) -> bool:
+def has_too_many(member: Member, crew: Crew, guide: Guide | None, nothing_left: bool) -> bool:
     """Whether a worker whose item runs long should give back what waits behind it."""
-    if (
-        least > 1
-        and nothing_left
-        and any(not each.flights for each in at_hand(crew, guide) if each is not member)
-    ):
-        least = 1  # What it would do later, another could do now.
+    least = 1 if guide is None else guide.ahead()
+    if least > 1 and nothing_left:
+        others = (each for each in at_hand(crew, guide) if each is not member)
+        least = 1 if any(not each.flights for each in others) else least  # Others could do it now.
     return len(member.flights) > least

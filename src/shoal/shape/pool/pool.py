@@ -153,7 +153,7 @@ class Pool:
     def _hungry(self, workers: int) -> int:
         """How many more items the workers could be given now, counting those that do not exist yet."""
         mean = self._durations.mean_s
-        each = chunking.ahead(mean, PLENTY, workers, self._engine.latency_s, self._policy.ahead)
+        each = chunking.ahead(mean, PLENTY, workers, self._engine.latency_s, self._ahead())
         return workers * each - len(self._ready) - len(self._flights) - self._ready.delayed
 
     def _feed_all(self) -> None:
@@ -181,9 +181,12 @@ class Pool:
             self._ready.reorder()
             self._next_order = self._durations.version + max(1, len(self._ready) // 10)
 
+    def _ahead(self) -> int:
+        return 1 if self._guide is None else self._guide.ahead()
+
     def _feed(self, member: Member, members: int, now: float) -> None:
         latency_s = self._engine.latency_s
-        picked = pick(self._ready, self._durations, member, members, latency_s, now, self._policy.ahead)
+        picked = pick(self._ready, self._durations, member, members, latency_s, now, self._ahead())
         if picked:
             self._engine.submit(member.number, [self._launch(item, member) for item in picked])
 
@@ -303,13 +306,7 @@ class Pool:
                 self._recording.dirty = True
                 self._wait_again(flight)
             else:
-                self._conclude(flight, self._crash(flight, event), crashed=True)
-
-    def _crash(self, flight: Flight, event: WorkerLost) -> Outcome:
-        """What became of the item that ran when its worker died."""
-        started = flight.started if flight.started is not None else event.at
-        state, error = flight.cancelled or ("failed", f"crashed: {event.why}")
-        return Outcome(state, {}, error, max(0.0, event.at - started), flight.log)
+                self._conclude(flight, flight.crashed(event), crashed=True)
 
     # Ends.
 
@@ -373,7 +370,7 @@ class Pool:
         elif flight.cancelled is None and self._stopping:
             self._cancel(flight, "stopped", "the run was stopped")
         last = not self._ready and self._supply.exhausted()
-        if ran > STUCK_S and has_too_many(member, self._crew, self._guide, self._policy.ahead, last):
+        if ran > STUCK_S and has_too_many(member, self._crew, self._guide, last):
             self._crew.recall(member)
 
     def _begin_to_wind_up(self) -> None:

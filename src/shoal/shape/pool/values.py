@@ -23,8 +23,6 @@ class Policy(NamedTuple):
     """How long a finished item may wait until it is durable, together with others."""
     crashes: int | None = None
     """How often an item whose worker died is tried again; None: as often as one that failed."""
-    ahead: int = 1
-    """So many items a worker has whatever they take: the next one, too, where workers begin to read it early."""
     backoff_s: float = 0.2
     """Before the first retry; doubles with each further one."""
 
@@ -66,6 +64,9 @@ class Guide(Protocol):
 
     def lost(self, worker: int) -> None:
         """This worker is gone."""
+
+    def ahead(self) -> int:
+        """How many items a worker has, however long they take: with 2, it can read the next one while one runs."""
 
     def remaining_s(self) -> float | None:
         """Seconds until everything is done; None while nothing is known."""

@@ -11,6 +11,7 @@ from shoal.errors import Problem, nearest
 from shoal.spec import Sweep
 from shoal.spec.command import placeholders, template
 from shoal.work import functions
+from shoal.work.refusing import not_yet
 
 INTERPRETERS = ("python", "python3", "bash", "sh")
 
@@ -21,7 +22,7 @@ def check(spec: Sweep, columns: Sequence[str] | None, pickle: str | None) -> lis
         return [
             Problem(f"The workload's folder {spec.folder} is not there.", "Has it been moved or renamed?")
         ]
-    return [*_not_yet(spec), *_sampler(spec), *_run(spec, columns, pickle)]
+    return [*not_yet(spec), *_sampler(spec), *_run(spec, columns, pickle)]
 
 
 def _sampler(spec: Sweep) -> list[Problem]:
@@ -35,15 +36,6 @@ def _sampler(spec: Sweep) -> list[Problem]:
         for name, range_ in spec.trials.search.items()
         if range_.kind not in ("int", "choice")
     ]
-
-
-def _not_yet(spec: Sweep) -> list[Problem]:
-    """What the file format has and no engine can give so far: refused, rather than left out in silence."""
-    asked = {
-        "image": (spec.image, "Leave it out: trials run with the Python that runs Shoal."),
-        "placement.near": (spec.placement.near, "Place by labels: or node: instead."),
-    }
-    return [Problem(f"{key}: not possible yet.", hint) for key, (value, hint) in asked.items() if value]
 
 
 def _run(spec: Sweep, columns: Sequence[str] | None, pickle: str | None) -> list[Problem]:

@@ -12,7 +12,7 @@ from shoal.model.packages import Packages
 from shoal.model.profile import Profile
 from shoal.shape.pool import Policy, Source
 from shoal.spec import Sweep
-from shoal.work.job import Past
+from shoal.work.job import Hooks, Learned, Past
 from shoal.work.requirements import read_requirements
 from shoal.work.sweep.items import digest
 from shoal.work.sweep.rows import GridRows, Rows, RowSource, TableRows
@@ -51,7 +51,7 @@ def _rows(spec: Sweep) -> Rows | None:
     return GridRows(trials.grid, trials.repeat) if trials.grid is not None else None
 
 
-class SweepJob:
+class SweepJob(Hooks):
     """A `PoolJob`: what a sweep asks of a pool."""
 
     kind = "sweep"
@@ -120,7 +120,10 @@ class SweepJob:
             self._contents = self.rows.contents()
         return item.occurrence < self._contents.get(item.content, 0)
 
-    def plan(self, nodes: list[Node], capacity: int, profile: Profile | None) -> Plan:
+    def has_more(self, past: Past) -> bool:
+        return bool(self.source(past).take(1, 1))
+
+    def plan(self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned) -> Plan:
         from shoal.work.sweep.planning import plan
 
         return plan(self, nodes, capacity, profile)

@@ -1,0 +1,47 @@
+"""What an inference is known by: equal where the best way to run it is likely to be the same."""
+
+from __future__ import annotations
+
+import os
+from hashlib import blake2b
+
+from shoal.spec import Infer
+
+WHOLE_BYTES = 256 << 20
+"""Larger models are known by their size and the time they were written at."""
+
+
+def fingerprint(spec: Infer) -> str:
+    model = spec.model
+    if model.function is not None:
+        of_model = model.function
+    else:
+        of_model = _of_file(os.path.join(spec.folder, str(model.onnx or model.torchscript)))
+    parts = (
+        spec.kind,
+        of_model,
+        model.device,
+        model.precision,
+        spec.input.kind,
+        spec.input.column,
+        spec.preprocess,
+        spec.tune.runtime,
+        spec.resources.cpu,
+        spec.resources.gpu,
+    )
+    return blake2b(repr(parts).encode(), digest_size=8).hexdigest()
+
+
+def _of_file(path: str) -> str:
+    """The content of the model, wherever it lies."""
+    try:
+        size = os.path.getsize(path)
+        if size > WHOLE_BYTES:
+            return f"{size} {os.path.getmtime(path)}"
+        digest = blake2b(digest_size=16)
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+        return digest.hexdigest()
+    except OSError:
+        return path

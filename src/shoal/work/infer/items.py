@@ -1,0 +1,37 @@
+"""The items of an inference: what is recorded of them, what travels with a hand-out, and what comes back. Names only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.model.item import HIDDEN
+
+try:
+    from _blake2 import blake2b  # `hashlib` loads OpenSSL: 2 ms that every start would pay.
+except ImportError:
+    from hashlib import blake2b
+
+COUNT = "inputs"
+"""The one parameter that people see."""
+LIST = f"{HIDDEN}inputs"
+"""The fixed list of inputs, as `inputs` writes it. Recorded before the item is handed out."""
+ADVICE = f"{HIDDEN}advice"
+"""How to go about it (`model.tuning.Advice`). Travels with a hand-out; not recorded."""
+COMPARE = f"{HIDDEN}compare"
+"""Runtimes whose outputs are to be compared with those of the model as given."""
+FACTS = f"{HIDDEN}facts"
+"""What became of it (`base.Facts`)."""
+HEARD = f"{HIDDEN}heard"
+"""What was measured meanwhile (`model.tuning.Heard`)."""
+
+
+def content_of(listed: Mapping[str, Any]) -> str:
+    """Equal for the same list of inputs."""
+    text = json.dumps(listed, sort_keys=True, ensure_ascii=True)
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def item_id(seq: int) -> str:
+    return f"i{seq:05d}"

@@ -1,0 +1,184 @@
+"""An inference as a pool sees it: `prepare` turns a checked spec into a job that can be run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from shoal.engine.workers.stopwatch import now
+from shoal.errors import several
+from shoal.files import is_url, pause
+from shoal.model import Factory, Item, Need, Node, Plan
+from shoal.model.packages import Packages
+from shoal.model.profile import Profile
+from shoal.shape.pool import Guide, Policy
+from shoal.spec import Infer
+from shoal.store import is_locked, run_folder
+from shoal.work.infer import outputs
+from shoal.work.infer.fingerprint import fingerprint
+from shoal.work.infer.inputs import Listing, listing
+from shoal.work.infer.items import FACTS, LIST
+from shoal.work.infer.models import runtimes
+from shoal.work.infer.source import InferSource
+from shoal.work.infer.tuning import Tuning
+from shoal.work.job import Conclusion, Hooks, Learned, Past
+from shoal.work.requirements import read_requirements
+
+RUNNER = "shoal.work.infer.worker.runner:InferRunner"
+LOOK_S = 0.02
+
+
+def prepare(spec: Infer, *, limit: int | None = None) -> InferJob:
+    """Check everything that can be known to be wrong, all at once."""
+    from shoal.work.infer.checking import check
+
+    problems = [*check(spec), *read_requirements(spec.requirements, spec.folder)[1]]
+    if problems:
+        raise several(problems)
+    return InferJob(spec, limit)
+
+
+class InferJob(Hooks):
+    """A `PoolJob`: what an inference asks of a pool."""
+
+    kind = "infer"
+
+    def __init__(self, spec: Infer, limit: int | None) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.limit = limit
+        resources, limits = spec.resources, spec.limits
+        self.need = Need(
+            cpu=float(resources.cpu or 1),
+            gpu=resources.gpu or (1 if spec.model.device == "cuda" else 0),
+            memory_bytes=resources.memory_bytes or 0,
+            labels=spec.placement.labels,
+            node=spec.placement.node,
+        )
+        self.factory = Factory(RUNNER, {}, dict(spec.env), spec.folder)
+        self.policy = Policy(
+            retries=0,  # What fails without a crash fails again; inputs that fail are errors, not failures.
+            crashes=limits.retries,
+            timeout_s=limits.timeout_s,
+            concurrent=limits.concurrent,
+            stop_after=limits.stop_after,
+        )
+        self.failures = limits.failures
+        self._notes: list[str] = []
+        self._listing: Listing | None = None
+        self._tuning: Tuning | None = None
+        self._run = ""
+        self._resumed = False
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint(self.spec)
+
+    @cached_property
+    def packages(self) -> Packages:
+        packages, problems = read_requirements(self.spec.requirements, self.spec.folder)
+        if problems:
+            raise several(problems)
+        return packages
+
+    def imports(self) -> Mapping[str, str]:
+        from shoal.work.infer.checking import modules
+
+        return modules(self.spec)
+
+    def total(self) -> int | None:
+        return None
+
+    def fit(self, nodes: Sequence[Node]) -> None:
+        """Where there are GPUs and nothing was said, every worker has the same share of one: they take turns at it."""
+        if self.spec.resources.gpu is not None or self.spec.model.device == "cpu":
+            return
+        with_gpu = [node for node in nodes if node.gpu]
+        if with_gpu:
+            shares = [node.gpu / max(1, node.cpu // self.need.cpu) for node in with_gpu]
+            self.need = self.need._replace(gpu=min(1.0, int(min(shares) * 1e4) / 1e4))
+
+    def local_paths(self) -> Mapping[str, str]:
+        asked = {"input": self.spec.input.target, "output": self.spec.output.path}
+        return {key: os.path.join(self.spec.folder, path) for key, path in asked.items() if not is_url(path)}
+
+    # A session.
+
+    def begin(self, run: str, home: str, *, resumed: bool) -> None:
+        spec, self._run, self._resumed = self.spec, run, resumed
+        if resumed:
+            outputs.ensure_ours(spec.output, spec.folder, run)
+        else:
+            self._notes += outputs.claim(spec.output, spec.folder, run, home, is_alive=_is_alive)
+        arguments = {
+            "text": spec.source,
+            "label": f"{spec.name}.yaml",
+            "sets": list(spec.sets),
+            "data": spec.folder,
+            "run": run,
+            "gpu": self.need.gpu > 0,
+        }
+        self.factory = self.factory._replace(arguments=arguments)
+
+    def source(self, past: Past) -> InferSource:
+        self._listing = self.list_inputs(past)
+        tune = self.spec.tune
+        ways = runtimes(self.spec.model) if tune.runtime == "auto" else (tune.runtime,)
+        self._tuning = Tuning(tune, ways, self.need, past.learned)
+        waiting = self._listing.taken() if past.waiting else 0
+        return InferSource(self._listing, self._tuning, past.next_seq, waiting)
+
+    def list_inputs(self, past: Past) -> Listing:
+        return listing(
+            self.spec.input,
+            self.spec.folder,
+            known=(item.params[LIST] for item in past.items()),
+            ordered=self.spec.output.preserve_order,
+            limit=self.limit,
+            now=now,
+        )
+
+    def has_more(self, past: Past) -> bool:
+        found = self.list_inputs(past)
+        try:
+            while not found.finished():
+                if found.take(1) is not None:
+                    return True
+                pause(LOOK_S)
+        finally:
+            found.close()
+        return False
+
+    def still_wanted(self, item: Item) -> bool:
+        return True
+
+    def guide(self, nodes: Callable[[], Sequence[Node]]) -> Guide | None:
+        assert self._tuning is not None
+        self._tuning.nodes = nodes
+        return self._tuning
+
+    def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion:
+        from shoal.work.infer.concluding import conclude
+
+        assert self._listing is not None
+        assert self._tuning is not None
+        self._listing.close()
+        done = ((item.seq, metrics[FACTS]) for item, metrics in items)
+        return conclude(
+            self.spec, self._run, done, self._listing, self._tuning, seconds, self._notes, self._resumed
+        )
+
+    def tidy(self) -> None:
+        outputs.tidy(self.spec.output, self.spec.folder)
+
+    def plan(self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned) -> Plan:
+        from shoal.work.infer.planning import plan
+
+        return plan(self, nodes, capacity, learned)
+
+
+def _is_alive(home: str, run: str) -> bool:
+    """Whether a driver works on this run now."""
+    return is_locked(os.path.join(run_folder(home, run), "lock"))

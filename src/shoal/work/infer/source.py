@@ -1,0 +1,60 @@
+"""Where the items of an inference come from: inputs as they are found, cut to the size that suits at that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shoal.model import Item, Outcome
+from shoal.model.tuning import Heard
+from shoal.work.infer.inputs import Listing
+from shoal.work.infer.items import COUNT, HEARD, LIST, content_of, item_id
+from shoal.work.infer.tuning import Tuning
+
+
+class InferSource:
+    """Keeps `Source`. Items are made when somebody could take them, and not before: until then their size may change."""
+
+    def __init__(self, listing: Listing, tuning: Tuning, next_seq: int, waiting: int) -> None:
+        self._listing = listing
+        self._tuning = tuning
+        self._seq = next_seq
+        tuning.left = self.inputs_left
+        tuning.waiting = waiting
+
+    def take(self, most: int, workers: int) -> Sequence[Item]:
+        del workers
+        items: list[Item] = []
+        while len(items) < most:
+            listed = self._listing.take(self._tuning.rows())
+            if listed is None:
+                break
+            count = count_of(listed)
+            content = content_of(listed)
+            items.append(Item(self._seq, item_id(self._seq), {COUNT: count, LIST: listed}, content=content))
+            self._tuning.waiting += count
+            self._seq += 1
+        return items
+
+    def inputs_left(self) -> int | None:
+        """Inputs that are in no item yet; None while more are being found."""
+        return self._listing.found() - self._listing.taken() if self._listing.complete() else None
+
+    def left(self) -> int:
+        waiting = self._listing.found() - self._listing.taken()
+        return -(-waiting // max(1, self._tuning.rows())) if waiting else 0
+
+    def finished(self) -> bool:
+        return self._listing.finished()
+
+    def progressed(self, item: Item, metrics: Mapping[str, Any], step: int | None) -> str | None:
+        return None
+
+    def ended(self, item: Item, outcome: Outcome) -> None:
+        self._tuning.waiting -= item.params[COUNT]
+        self._tuning.told(item, Heard.read(outcome.metrics.get(HEARD, {})))
+
+
+def count_of(listed: Mapping[str, Any]) -> int:
+    """How many inputs an item's list names."""
+    return len(listed["files"]) if "files" in listed else int(listed["rows"])

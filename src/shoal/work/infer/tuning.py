@@ -1,0 +1,153 @@
+"""How the items of an inference are gone about while it runs: a tuner for each kind of node, asked and told by the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from shoal.engine import fitting
+from shoal.model import Decision, Item, Need, Node
+from shoal.model.tuning import Heard, Machine
+from shoal.plan.tuning import Space, Tuner
+from shoal.spec import Tune
+from shoal.work.infer.items import ADVICE, COMPARE, COUNT
+from shoal.work.infer.worker.holding import AS_GIVEN
+from shoal.work.job import Learned
+
+ITEM_S = 3.0
+"""About how long an item takes one worker: what is lost when it dies, and how long the others may wait at the end."""
+SHORTEST_S = 0.3
+"""Towards the end items get smaller, down to this."""
+MOST_ROWS = 32_768
+
+
+class Tuning:
+    """Keeps `Guide`. `left` says how many inputs have not been cut into items yet, None while that is not known."""
+
+    def __init__(self, tune: Tune, runtimes: Sequence[str], need: Need, learned: Learned) -> None:
+        self._tune = tune
+        self._runtimes = tuple(runtimes)
+        self._need = need
+        self._learned = learned
+        self._tuners: dict[str, Tuner] = {}
+        self._machines: dict[str, Machine] = {}
+        """By host, as it was when it was last looked at."""
+        self._workers: dict[str, int] = {}
+        """Active ones, by host."""
+        self._out: dict[int, tuple[str, int]] = {}
+        """By the seq of an item that is out: the kind of node, and the worker."""
+        self._compared = {AS_GIVEN}
+        self.nodes: Callable[[], Sequence[Node]] = lambda: ()
+        self.left: Callable[[], int | None] = lambda: None
+        self.waiting = 0
+        """Inputs in items that have not ended."""
+        for document in learned.values():
+            self._compared.update(document.get("differences", {}))
+
+    # What the pool asks.
+
+    def active(self, host: str, workers: int) -> int:
+        machine = self._machine(host)
+        chosen = max(1, min(workers, self._tuner(machine).active(workers)))
+        self._workers[host] = chosen
+        return chosen
+
+    def sent(self, item: Item, worker: int, host: str) -> Item:
+        machine = self._machine(host)
+        self._out[item.seq] = (machine.kind, worker)
+        left = self.left()
+        advice = self._tuner(machine).ask(worker, item.params[COUNT], left)
+        unproven = {step.setting.runtime for step in advice.steps} - self._compared
+        params = {**item.params, ADVICE: advice.plain(), COMPARE: sorted(unproven)}
+        return item._replace(params=params)
+
+    def lost(self, worker: int) -> None:
+        for tuner in self._tuners.values():
+            tuner.lost(worker)
+
+    def ahead(self) -> int:
+        """While there is something to find out, a worker should not have an item for which that comes too late."""
+        return 2 if self._tuners and all(tuner.settled() for tuner in self._tuners.values()) else 1
+
+    def remaining_s(self) -> float | None:
+        rates = [self._tuner(self._machines[host]).rate() for host in self._workers if host in self._machines]
+        known = [rate for rate in rates if rate]
+        left = self.left()
+        if not known or left is None:
+            return None
+        mean = sum(known) / len(known)
+        return (left + self.waiting) / (mean * len(rates))
+
+    # What the source asks and tells.
+
+    def rows(self) -> int:
+        """How many inputs the next item should have."""
+        if self._tune.item is not None:
+            return self._tune.item
+        tuners = list(self._tuners.values())
+        if not tuners:
+            return self._tuner(self._any_machine()).rows_for(ITEM_S)
+        rows = min(tuner.rows_for(ITEM_S) for tuner in tuners)
+        left = self.left()
+        if left is not None:
+            fewest = min(tuner.rows_for(SHORTEST_S) for tuner in tuners)
+            workers = sum(self._workers.values()) or 1
+            rows = min(rows, max(fewest, -(-left // (2 * workers))))
+        return max(1, min(rows, MOST_ROWS))
+
+    def told(self, item: Item, heard: Heard) -> None:
+        kind, worker = self._out.pop(item.seq, (None, 0))
+        self._compared.update(heard.differences)
+        if kind is not None:
+            self._tuners[kind].tell(worker, heard)
+
+    # What the report asks.
+
+    def learned(self) -> dict[str, Mapping[str, Any]]:
+        return {**self._learned, **{kind: tuner.document() for kind, tuner in self._tuners.items()}}
+
+    def decisions(self) -> list[Decision]:
+        found: list[Decision] = []
+        for kind, tuner in self._tuners.items():
+            suffix = f" on {kind}" if len(self._tuners) > 1 else ""
+            found += [decision._replace(name=decision.name + suffix) for decision in tuner.decisions()]
+        return found
+
+    def tuner_of(self, host: str) -> Tuner:
+        """The tuner of the kind that this node is of."""
+        return self._tuner(self._machine(host))
+
+    def _machine(self, host: str) -> Machine:
+        found = self._machines.get(host)
+        if found is None:
+            node = next((node for node in self.nodes() if node.host == host), None)
+            if node is None:
+                return self._any_machine()
+            found = self._machines[host] = machine_of(node, self._need)
+        return found
+
+    def _any_machine(self) -> Machine:
+        nodes = self.nodes()
+        return machine_of(nodes[0], self._need) if nodes else Machine(1, 0)
+
+    def _tuner(self, machine: Machine) -> Tuner:
+        found = self._tuners.get(machine.kind)
+        if found is None:
+            tune = self._tune
+            space = Space(
+                self._runtimes,
+                machine,
+                tune.batch,
+                tune.threads,
+                tune.workers,
+                largest_item=MOST_ROWS,
+            )
+            found = self._tuners[machine.kind] = Tuner(space, self._learned.get(machine.kind))
+        return found
+
+
+def machine_of(node: Node, need: Need) -> Machine:
+    """A node as a tuner sees it: a worker for each place that it has."""
+    return Machine(
+        max(1, fitting.capacity(need, [node])), node.memory_bytes, int(node.gpu) if need.gpu else 0
+    )

@@ -1,0 +1,1 @@
+"""What runs in a worker of an inference: reading, preparing, predicting and writing, all in one process."""

@@ -1,0 +1,31 @@
+"""An item at which workers died: gone through one input at a time, so that the one that kills them can be left out."""
+
+from __future__ import annotations
+
+from shoal.model.tuning import Setting
+from shoal.work.infer.outputs import Crumbs
+from shoal.work.infer.worker.collecting import Collected
+from shoal.work.infer.worker.intake import Intake
+from shoal.work.infer.worker.predicting import Predicting
+
+FROM_ATTEMPT = 3
+"""The second attempt is like the first, as workers also die without being to blame."""
+DEATHS = 2
+"""Workers that died at the same input, before it is blamed: a single one may have died of something else."""
+
+
+def go_carefully(
+    intake: Intake, predicting: Predicting, setting: Setting, crumbs: Crumbs, seq: int, attempt: int
+) -> Collected:
+    """All inputs but those that are to blame. `setting` is the model as given, with a batch of one."""
+    collected = Collected()
+    predicting.forget()
+    deaths = crumbs.suspects(seq)
+    for position in range(len(intake)):
+        if deaths[position] >= DEATHS:
+            intake.skip()
+            collected.fail(position, f"{deaths[position]} workers died of it")
+            continue
+        crumbs.at(seq, attempt, position)
+        predicting.run(setting, intake.take(1), collected)
+    return collected

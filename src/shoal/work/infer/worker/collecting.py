@@ -1,0 +1,46 @@
+"""What came of an item so far: columns of the inputs that went well, and the reasons of those that did not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shoal.work.infer.base import Columns
+
+
+class Collected:
+    """Filled batch by batch, in the order of the inputs."""
+
+    def __init__(self) -> None:
+        self.positions: list[int] = []
+        self.errors: list[tuple[int, str]] = []
+        self._pieces: dict[str, list[Any]] = {}
+
+    def fail(self, position: int, reason: str) -> None:
+        self.errors.append((position, reason))
+
+    def add(self, positions: Sequence[int], columns: Columns, bad: dict[int, str]) -> None:
+        """A batch: its columns, and which of its inputs are errors after all."""
+        for index, reason in bad.items():
+            self.fail(positions[index], reason)
+        good = [index for index in range(len(positions)) if index not in bad]
+        self.positions.extend(positions[index] for index in good)
+        for name, values in columns.items():
+            kept = values if not bad else _chosen(values, good)
+            self._pieces.setdefault(name, []).append(kept)
+
+    def columns(self) -> dict[str, Any]:
+        """All batches together: arrays stay arrays, everything else becomes a list."""
+        return {name: _joined(pieces) for name, pieces in self._pieces.items()}
+
+
+def _chosen(values: Any, indices: Sequence[int]) -> Any:
+    return values[list(indices)] if hasattr(values, "dtype") else [values[index] for index in indices]
+
+
+def _joined(pieces: list[Any]) -> Any:
+    if not all(hasattr(piece, "dtype") for piece in pieces):
+        return [value for piece in pieces for value in piece]
+    import numpy as np
+
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

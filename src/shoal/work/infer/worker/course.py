@@ -1,0 +1,106 @@
+"""One item from its first input to its last, step by step as advised, each step measured on the inputs it did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shoal.engine.workers.stopwatch import memory_bytes, now
+from shoal.model.tuning import Advice, Heard, Measured, Setting
+from shoal.work.infer.worker.collecting import Collected
+from shoal.work.infer.worker.intake import Intake
+from shoal.work.infer.worker.predicting import Predicting
+from shoal.work.infer.worker.reading import Readers
+
+
+class Meter:
+    """Adds up the batches of one setting that count."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.seconds = 0.0
+        self.predict_s = 0.0
+        self.memory = 0
+
+
+class Course:
+    """Goes through items for one worker."""
+
+    def __init__(self, predicting: Predicting, readers: Readers) -> None:
+        self._predicting = predicting
+        self._readers = readers
+
+    def go(self, intake: Intake, advice: Advice, after: Iterator[None]) -> tuple[Collected, Heard]:
+        """Do what is left of the intake. `after` is advanced once a batch, to read ahead in the next item."""
+        collected = Collected()
+        meters: dict[Setting, Meter] = {}
+        predicting = self._predicting
+        predicting.forget()
+        for setting, rows in _steps(advice, len(intake)):
+            self._step(setting, rows, intake, collected, meters, after)
+        predicting.holding.keep_only(advice.steps[-1].setting.runtime)
+        measured = tuple(
+            Measured(
+                setting,
+                advice.workers,
+                meter.rows,
+                meter.seconds,
+                meter.predict_s,
+                meter.memory,
+                predicting.holding.device_bytes(),
+            )
+            for setting, meter in meters.items()
+            if meter.rows
+        )
+        heard = Heard(
+            measured,
+            dict(predicting.holding.load_s),
+            dict(predicting.differences),
+            dict(predicting.holding.unusable),
+            tuple(predicting.out_of_memory),
+        )
+        return collected, heard
+
+    def _step(
+        self,
+        setting: Setting,
+        rows: int,
+        intake: Intake,
+        collected: Collected,
+        meters: dict[Setting, Meter],
+        after: Iterator[None],
+    ) -> None:
+        predicting, holding = self._predicting, self._predicting.holding
+        left = rows
+        while left > 0 and len(intake):
+            batch = min(left, predicting.largest(setting))
+            began, predicted = now(), predicting.watch.seconds.get("predicting", 0.0)
+            loading = sum(holding.load_s.values())
+            _, predictor = holding.get(setting)
+            executor = self._readers.executor(setting.threads, predictor.device)
+            if executor is not None:
+                intake.reach_ahead(executor, self._readers.depth(batch))
+            taken = intake.take(batch)
+            left -= len(taken)
+            before = len(collected.errors)
+            runtime = predicting.run(setting, taken, collected)
+            next(after, None)
+            loaded = sum(holding.load_s.values()) > loading
+            # A short batch at the end of a step says nothing of full ones, unless nothing else does.
+            usual = len(taken) == predicting.largest(setting) and len(collected.errors) - before < len(taken)
+            if runtime == setting.runtime and usual and holding.counts(runtime, batch) and not loaded:
+                meter = meters.setdefault(setting._replace(batch=batch), Meter())
+                meter.rows += len(taken)
+                meter.seconds += now() - began
+                meter.predict_s += predicting.watch.seconds.get("predicting", 0.0) - predicted
+                meter.memory = max(meter.memory, memory_bytes())
+
+
+def _steps(advice: Advice, count: int) -> Iterator[tuple[Setting, int]]:
+    """The settings and how many inputs each gets; the last one gets what is left."""
+    for setting, rows in advice.steps[:-1]:
+        part = min(rows or count, count)
+        count -= part
+        if part:
+            yield setting, part
+    if count:
+        yield advice.steps[-1].setting, count

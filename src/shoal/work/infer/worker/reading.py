@@ -1,0 +1,59 @@
+"""How many threads read ahead of the model: none where they would be in its way, many where bytes are slow to come."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+MOST_THREADS = 64
+REMOTE_THREADS = 8
+"""To begin with, where inputs come over a network."""
+SLOW_SHARE = 0.05
+"""When reading, or waiting for it, takes more of the time than this, more threads read."""
+IDLE_SHARE = 0.85
+"""Where the cores are busier than this, more threads would not help."""
+MOST_AHEAD = 4096
+"""Inputs that wait for the model; pictures of 224 x 224 need 150 KB each."""
+
+
+class Readers:
+    """The threads of one worker that read and prepare. Adapts from item to item."""
+
+    def __init__(self, *, remote: bool) -> None:
+        self._wanted = REMOTE_THREADS if remote else 0
+        self._executor: ThreadPoolExecutor | None = None
+        self._size = 0
+
+    def executor(self, threads: int, device: str) -> ThreadPoolExecutor | None:
+        """Those that prepare while the model runs; None where the thread of the model does it better by itself.
+
+        With one thread for one core, a second would only take turns with the first. A model on a GPU leaves the cores
+        to the others.
+        """
+        size = max(self._wanted, threads if device == "cuda" else threads - 1)
+        if size == 0:
+            return None
+        if self._executor is None or size > self._size:
+            self.close()
+            self._executor = ThreadPoolExecutor(size, thread_name_prefix="shoal-read")
+            self._size = size
+        return self._executor
+
+    @property
+    def current(self) -> ThreadPoolExecutor | None:
+        """The threads that there are now."""
+        return self._executor
+
+    def depth(self, batch: int) -> int:
+        """How many inputs are prepared ahead: another batch, and something for every thread, as memory allows."""
+        return min(2 * batch + 4 * self._size, max(batch, MOST_AHEAD))
+
+    def learn(self, reading_s: float, waited_s: float, busy_s: float, wall_s: float, threads: int) -> None:
+        """After an item: where its time went."""
+        slow = (waited_s if self._executor is not None else reading_s) > SLOW_SHARE * wall_s
+        if slow and busy_s < IDLE_SHARE * wall_s * max(threads, 1):
+            self._wanted = min(MOST_THREADS, max(2, 2 * max(self._wanted, self._size)))
+
+    def close(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None

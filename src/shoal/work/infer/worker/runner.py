@@ -1,0 +1,136 @@
+"""What a worker of an inference does with an item: reads, prepares, predicts, writes, and tells what it measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from shoal import spec as specs
+from shoal.engine.workers.folders import cache_folder
+from shoal.engine.workers.runner import Upcoming, Work
+from shoal.engine.workers.stopwatch import Stopwatch, busy_s, now
+from shoal.files import is_url
+from shoal.model.tuning import Advice, Heard, Setting
+from shoal.spec import Infer
+from shoal.work.infer.base import Facts, Opened
+from shoal.work.infer.finishing import finishing
+from shoal.work.infer.inputs import opening
+from shoal.work.infer.items import ADVICE, COMPARE, FACTS, HEARD, LIST, content_of
+from shoal.work.infer.models import models
+from shoal.work.infer.outputs import Crumbs, PartWriter
+from shoal.work.infer.preparing import preparation
+from shoal.work.infer.worker.careful import FROM_ATTEMPT, go_carefully
+from shoal.work.infer.worker.collecting import Collected
+from shoal.work.infer.worker.course import Course
+from shoal.work.infer.worker.holding import AS_GIVEN, Holding
+from shoal.work.infer.worker.intake import Intake
+from shoal.work.infer.worker.predicting import Predicting
+from shoal.work.infer.worker.reading import Readers
+
+
+class InferRunner:
+    """A `Runner`. The model is loaded with the first item: a worker that is given none needs no memory for it.
+
+    `text` and `sets` are the workload; `data` is the folder that its relative inputs and outputs are in. Models and
+    functions are in the worker's own folder, which is a copy of that one on other machines.
+    """
+
+    def __init__(self, text: str, label: str, sets: list[str], data: str, run: str, gpu: bool) -> None:
+        found = specs.loads(text, folder=os.getcwd(), label=label, sets=sets, kind="infer")
+        assert isinstance(found, Infer)
+        self._watch = Stopwatch()
+        self._prepare = preparation(found.preprocess, found.input)
+        holding = Holding(models(found.model, found.folder, cache_folder("models"), gpu=gpu))
+        self._predicting = Predicting(holding, self._prepare, finishing(found.postprocess), self._watch)
+        self._readers = Readers(remote=is_url(found.input.target))
+        self._course = Course(self._predicting, self._readers)
+        self._open = opening(found.input, data)
+        self._writer = PartWriter(found.output, data, run)
+        self._crumbs = Crumbs(found.output, data)
+        self._next: tuple[Upcoming, Intake] | None = None
+
+    def run(self, work: Work) -> Mapping[str, Any]:
+        content = content_of(work.params[LIST])
+        earlier = self._writer.find(work.seq, content)
+        if earlier is not None:
+            return _told(earlier, Heard())
+        self._watch.seconds.clear()
+        began, busy = now(), busy_s()
+        intake = self._begun(work)
+        try:
+            collected, heard = self._go(work, intake)
+        except BaseException:
+            intake.give_up()
+            raise
+        wall, seconds = now() - began, dict(self._watch.seconds)
+        threads = Advice.read(work.params[ADVICE]).steps[-1].setting.threads
+        self._readers.learn(seconds.get("reading", 0.0), intake.waited_s, busy_s() - busy, wall, threads)
+        facts = Facts(
+            len(collected.positions), len(collected.errors), intake.read_bytes, seconds, work.attempt
+        )
+        return _told(self._write(work, content, intake.opened, collected, facts), heard)
+
+    def _go(self, work: Work, intake: Intake) -> tuple[Collected, Heard]:
+        advice = Advice.read(work.params[ADVICE])
+        self._predicting.to_compare = set(work.params.get(COMPARE, ()))
+        if work.counted_attempt >= FROM_ATTEMPT:
+            setting = Setting(AS_GIVEN, 1, advice.steps[-1].setting.threads)
+            return go_carefully(
+                intake, self._predicting, setting, self._crumbs, work.seq, work.attempt
+            ), Heard()
+        return self._course.go(intake, advice, self._read_on(work, intake))
+
+    def _write(self, work: Work, content: str, opened: Opened, collected: Collected, facts: Facts) -> Facts:
+        began = now()
+        failed = [position for position, _ in collected.errors]
+        errors = opened.keys(failed)
+        reasons = [
+            ({name: values[index] for name, values in errors.items()}, reason)
+            for index, (_, reason) in enumerate(collected.errors)
+        ]
+        written = self._writer.write(
+            work.seq,
+            work.attempt,
+            content,
+            opened.keys(collected.positions),
+            collected.columns(),
+            reasons,
+            facts,
+        )
+        return written._replace(seconds={**written.seconds, "writing": now() - began})
+
+    # Reading ahead.
+
+    def _begun(self, work: Work) -> Intake:
+        """What was begun of this item while the last one was done, or a beginning."""
+        ahead, self._next = self._next, None
+        if ahead is not None:
+            upcoming, intake = ahead
+            if (upcoming.seq, upcoming.attempt) == (work.seq, work.attempt):
+                return intake
+            intake.give_up()
+        return Intake(self._open(work.params[LIST]), self._prepare, self._watch)
+
+    def _read_on(self, work: Work, intake: Intake) -> Iterator[None]:
+        """Advanced once a batch: when all of this item is being read, the next one's inputs are."""
+        while True:
+            setting = Advice.read(work.params[ADVICE]).steps[-1].setting
+            executor = self._readers.current
+            if executor is not None and intake.all_asked_for:
+                upcoming = work.upcoming() if self._next is None else None
+                if upcoming is not None:
+                    opened = self._open(upcoming.params[LIST])
+                    self._next = (upcoming, Intake(opened, self._prepare, self._watch))
+                if self._next is not None:
+                    self._next[1].reach_ahead(executor, self._readers.depth(setting.batch))
+            yield
+
+
+def _told(facts: Facts, heard: Heard) -> dict[str, Any]:
+    return {
+        "rows": facts.rows,
+        "errors": facts.errors,
+        FACTS: {**facts._asdict(), "seconds": dict(facts.seconds)},
+        HEARD: heard.plain(),
+    }
