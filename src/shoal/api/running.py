@@ -246,7 +246,7 @@ def _again(store: RunStore) -> Prepared:
 
     spec = specs.loads(
         store.spec_text,
-        folder=_workload_folder(document["path"]),
+        folder=workload_folder(document["path"]),
         label=os.path.basename(document["path"]),
         sets=document["sets"],
     )
@@ -254,7 +254,7 @@ def _again(store: RunStore) -> Prepared:
     return Prepared(spec, workloads.job_of(spec, limit=document["limit"]), document)
 
 
-def _workload_folder(path: str) -> str:
+def workload_folder(path: str) -> str:
     """Where the workload's file was; on another machine, to which only the run was brought, the current folder."""
     here = Here().folder
     moved = not os.path.exists(path) and os.path.exists(os.path.join(here, os.path.basename(path)))

@@ -52,6 +52,9 @@ def tell(summary: Summary, as_json: bool) -> int:
 
 
 def _tell_in_words(summary: Summary) -> None:
+    if summary.kind == "infer":
+        _tell_inference(summary)
+        return
     found = _excerpt(summary)
     metric = [found.objective[0]] if found.objective else []
     hidden: list[str] = []
@@ -62,6 +65,22 @@ def _tell_in_words(summary: Summary) -> None:
         echo(f"Best: {best_in_words(summary.best, found.objective[0])}")
     for line in _about(summary, found, hidden):
         say(line)
+
+
+def _tell_inference(summary: Summary) -> None:
+    from shoal.api.reading import open_run
+    from shoal.cli import inferring
+
+    with open_run(summary.run) as store:
+        lines = inferring.tell_rows(store, summary)
+        failures = _first_failures(store, summary)
+    for line in [*lines, *_end(summary, failures)]:
+        say(line)
+
+
+def _first_failures(store: RunStore, summary: Summary) -> list[tuple[str, str]]:
+    failed = islice(store.items(("failed",)), FAILURES_SHOWN) if summary.items.get("failed") else ()
+    return [(record.item.id, record.error or "") for record in failed]
 
 
 def _excerpt(summary: Summary) -> Excerpt:
@@ -77,8 +96,7 @@ def _excerpt(summary: Summary) -> Excerpt:
             if not rows:
                 which = "the first"
         rows = rows or list(islice(store.rows(), ROWS_SHOWN))
-        failed = islice(store.items(("failed",)), FAILURES_SHOWN) if summary.items.get("failed") else ()
-        failures = [(record.item.id, record.error or "") for record in failed]
+        failures = _first_failures(store, summary)
         return Excerpt(store.columns(), rows, which, metrics_of(store), objective, failures)
 
 
@@ -108,6 +126,12 @@ def _about(summary: Summary, found: Excerpt, hidden: Sequence[str]) -> list[str]
     if hidden:
         names = words.shortened(", ".join(hidden), 60)
         lines.append(f"No room for: {names}; all columns: shoal results {summary.run} --format csv")
+    return lines + _end(summary, found.failures)
+
+
+def _end(summary: Summary, failures: Sequence[tuple[str, str]]) -> list[str]:
+    """Where the time went, how it ended, and what to do now."""
+    lines = []
     if summary.workers:
         lines += [
             "Where the time went:",
@@ -116,7 +140,7 @@ def _about(summary: Summary, found: Excerpt, hidden: Sequence[str]) -> list[str]
     lines.append(_how_it_ended(summary))
     lines += [f"Note: {note}" for note in summary.notes]
     lines.append(f"Results: {summary.results}")
-    return lines + _failures(summary, found) + _next(summary)
+    return lines + _failures(summary, failures) + _next(summary)
 
 
 WORKER_COLUMNS = ("worker", "node", "start-up", "work", "idle", "items")
@@ -151,14 +175,14 @@ def _how_it_ended(summary: Summary) -> str:
     return f"{line}."
 
 
-def _failures(summary: Summary, found: Excerpt) -> list[str]:
-    if not found.failures:
+def _failures(summary: Summary, failures: Sequence[tuple[str, str]]) -> list[str]:
+    if not failures:
         return []
-    lines = [f"Failed: {item}: {words.sentence(error)}" for item, error in found.failures]
-    more = summary.items.get("failed", 0) - len(found.failures)
+    lines = [f"Failed: {item}: {words.sentence(error)}" for item, error in failures]
+    more = summary.items.get("failed", 0) - len(failures)
     if more > 0:
         lines.append(f"  and {more} more")
-    return [*lines, f"What it wrote: shoal logs {summary.run} {found.failures[0][0]}"]
+    return [*lines, f"What it wrote: shoal logs {summary.run} {failures[0][0]}"]
 
 
 def _next(summary: Summary) -> list[str]:

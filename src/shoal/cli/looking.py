@@ -85,9 +85,11 @@ def _document(info: RunInfo, store: RunStore, why: bool) -> dict[str, Any]:
         document[name] = timestamp(document[name])
     if info.objective is not None:
         document["objective"] = {"metric": info.objective[0], "goal": info.objective[1]}
-    document["results"] = os.path.join(info.folder, "results.csv")
+    document["results"] = store.get("results") or os.path.join(info.folder, "results.csv")
     document["counts"] = info.items
     document["items"] = [_item(record) for record in store.items()]
+    if info.kind == "infer":
+        document["infer"] = store.get("infer")
     if why:
         document["plan"] = store.plan()
         document["scaling"] = [
@@ -144,6 +146,10 @@ def _tell_why(store: RunStore) -> None:
         say("The plan of this run was not kept.")
     for decision in decisions or ():
         echo(f"{decision['name']}: {decision['choice']}\n    {decision['why']}")
+    from shoal.api import inference
+
+    for decision in inference.decisions(store):
+        echo(f"found out: {decision['name']}: {decision['choice']}\n    {decision['why']}")
     for change in store.get("scaling", []):
         echo(f"{local_time(change['at'])} {change['host']} {change['change']}\n    {change['why']}")
 
@@ -164,13 +170,25 @@ def results_command(run: str, form: str, best: int | None) -> None:
     from shoal.api.reading import open_run
 
     with open_run(run) as store:
-        rows = _rows(store, best)
+        is_inference = store.info().kind == "infer" and best is None
+        if is_inference and form != "json":
+            from shoal.cli import inferring
+
+            inferring.echo_rows(store, form, ROWS_ON_SCREEN)
+            return
+        rows = _output(store) if is_inference else _rows(store, best)
         if form == "json":
             echo_json_rows(rows)
         elif form == "csv":
             _echo_csv(store, rows, whole=best is None)
         else:
             _echo_table(store, rows)
+
+
+def _output(store: RunStore) -> Iterable[Row]:
+    from shoal.api import inference
+
+    return inference.rows(store)
 
 
 def _rows(store: RunStore, best: int | None) -> Iterable[Row]:

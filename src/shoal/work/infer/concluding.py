@@ -1,4 +1,4 @@
-"""The end of a session: parts and errors put in order, what was tuned and how fast it was, and whether all went well."""
+"""The end of a session: parts and errors put in order, what was found out, and whether all went well."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from shoal.units import format_share
 from shoal.work.infer import outputs
 from shoal.work.infer.inputs import Changes, Listing
 from shoal.work.infer.outputs import Totals
+from shoal.work.infer.source import InferSource
 from shoal.work.infer.summary import summary
 from shoal.work.infer.tuning import Tuning
 from shoal.work.job import Conclusion
-
-REASONS_NAMED = 3
 
 
 def conclude(
@@ -24,6 +23,7 @@ def conclude(
     run: str,
     done: Iterable[tuple[int, Mapping[str, Any]]],
     listing: Listing,
+    source: InferSource,
     tuning: Tuning,
     seconds: float,
     notes: Sequence[str],
@@ -32,11 +32,17 @@ def conclude(
     totals = outputs.finish(spec.output, spec.folder, run, done)
     share = totals.errors / max(1, totals.rows + totals.errors)
     too_many = share > spec.limits.errors
-    document = summary(totals, listing_s=listing.seconds(), seconds=seconds)
-    document["decisions"] = [decision._asdict() for decision in tuning.decisions()]
+    document = summary(
+        totals,
+        listing_s=min(listing.seconds(), source.idle_s),
+        seconds=seconds,
+        runtime=tuning.runtime(),
+        decisions=[decision._asdict() for decision in tuning.decisions()],
+    )
+    document["phase_seconds"]["listing"] = listing.seconds()
     return Conclusion(
         too_many or bool(totals.missing),
-        (*notes, *_changes(listing.changes() if resumed else Changes()), *_errors(spec, totals, share)),
+        (*notes, *_changes(listing.changes() if resumed else Changes()), *_verdict(spec, totals, share)),
         spec.output.path if is_url(spec.output.path) else os.path.join(spec.folder, spec.output.path),
         document,
         tuning.learned(),
@@ -57,21 +63,14 @@ def _changes(changes: Changes) -> list[str]:
     return said
 
 
-def _errors(spec: Infer, totals: Totals, share: float) -> list[str]:
+def _verdict(spec: Infer, totals: Totals, share: float) -> list[str]:
+    """Why the run counts as failed, if it does."""
     said = []
     if totals.missing:
-        names = ", ".join(map(str, totals.missing[:5]))
+        said.append(f"parts are gone from {spec.output.path}: run the workload again to make them anew")
+    if share > spec.limits.errors:
         said.append(
-            f"{len(totals.missing)} parts were written and are gone from {spec.output.path} (of items {names}): "
-            "run the workload again to make them anew"
-        )
-    if totals.errors:
-        frequent = sorted(totals.reasons.items(), key=lambda entry: -entry[1])[:REASONS_NAMED]
-        why = "; ".join(f"{count} x {reason}" for reason, count in frequent)
-        limit = spec.limits.errors
-        verdict = f"more than limits.errors allows ({format_share(limit)})" if share > limit else "allowed"
-        said.append(
-            f"{totals.errors} inputs could not be used, {format_share(share)}, {verdict}: {why}. "
-            "All of them are in errors.parquet"
+            f"{format_share(share)} of the inputs could not be used; limits.errors allows"
+            f" {format_share(spec.limits.errors)}"
         )
     return said

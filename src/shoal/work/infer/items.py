@@ -1,4 +1,4 @@
-"""The items of an inference: what is recorded of them, what travels with a hand-out, and what comes back. Names only."""
+"""The items of an inference: what is recorded, what travels with a hand-out, what comes back. Names only."""
 
 from __future__ import annotations
 

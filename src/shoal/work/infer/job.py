@@ -69,6 +69,7 @@ class InferJob(Hooks):
         self._notes: list[str] = []
         self._listing: Listing | None = None
         self._tuning: Tuning | None = None
+        self._source: InferSource | None = None
         self._run = ""
         self._resumed = False
 
@@ -128,7 +129,8 @@ class InferJob(Hooks):
         ways = runtimes(self.spec.model) if tune.runtime == "auto" else (tune.runtime,)
         self._tuning = Tuning(tune, ways, self.need, past.learned)
         waiting = self._listing.taken() if past.waiting else 0
-        return InferSource(self._listing, self._tuning, past.next_seq, waiting)
+        self._source = InferSource(self._listing, self._tuning, past.next_seq, waiting)
+        return self._source
 
     def list_inputs(self, past: Past) -> Listing:
         return listing(
@@ -163,11 +165,20 @@ class InferJob(Hooks):
         from shoal.work.infer.concluding import conclude
 
         assert self._listing is not None
+        assert self._source is not None
         assert self._tuning is not None
         self._listing.close()
         done = ((item.seq, metrics[FACTS]) for item, metrics in items)
         return conclude(
-            self.spec, self._run, done, self._listing, self._tuning, seconds, self._notes, self._resumed
+            self.spec,
+            self._run,
+            done,
+            self._listing,
+            self._source,
+            self._tuning,
+            seconds,
+            self._notes,
+            self._resumed,
         )
 
     def tidy(self) -> None:

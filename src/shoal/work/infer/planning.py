@@ -1,4 +1,4 @@
-"""The plan of an inference: what is known beforehand, what is found out while it runs, how long it will take, and why."""
+"""The plan of an inference: what is known beforehand, what is found out while it runs, how long it takes, and why."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def _to_tune(job: InferJob) -> list[Decision]:
     if tune.runtime != "auto":
         why = "the workload says so"
     elif len(ways) > 1:
-        why = f"{', '.join(ways)} are installed: each is tried on the first inputs, and has to agree with the model as given"
+        why = (
+            f"{', '.join(ways)}: each is tried on the first inputs, and has to agree with the model as given"
+        )
     else:
         why = "nothing else that could run this model is installed"
     return [Decision("runtime", tune.runtime if len(ways) > 1 else ways[0], why), *found]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shoal.engine.workers.stopwatch import now
 from shoal.model import Item, Outcome
 from shoal.model.tuning import Heard
 from shoal.work.infer.inputs import Listing
@@ -13,7 +14,7 @@ from shoal.work.infer.tuning import Tuning
 
 
 class InferSource:
-    """Keeps `Source`. Items are made when somebody could take them, and not before: until then their size may change."""
+    """Keeps `Source`. Items are made when somebody could take them: until then their size may change."""
 
     def __init__(self, listing: Listing, tuning: Tuning, next_seq: int, waiting: int) -> None:
         self._listing = listing
@@ -21,6 +22,10 @@ class InferSource:
         self._seq = next_seq
         tuning.left = self.inputs_left
         tuning.waiting = waiting
+        self._began = now()
+        self._any = False
+        self.idle_s = 0.0
+        """How long there was nothing to do, as no input had been found."""
 
     def take(self, most: int, workers: int) -> Sequence[Item]:
         del workers
@@ -32,6 +37,8 @@ class InferSource:
             count = count_of(listed)
             content = content_of(listed)
             items.append(Item(self._seq, item_id(self._seq), {COUNT: count, LIST: listed}, content=content))
+            if not self._any:
+                self._any, self.idle_s = True, now() - self._began
             self._tuning.waiting += count
             self._seq += 1
         return items

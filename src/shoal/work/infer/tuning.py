@@ -1,4 +1,4 @@
-"""How the items of an inference are gone about while it runs: a tuner for each kind of node, asked and told by the pool."""
+"""How the items of an inference are gone about while it runs: a tuner for each kind of node. Decides nothing itself."""
 
 from __future__ import annotations
 
@@ -105,6 +105,11 @@ class Tuning:
 
     def learned(self) -> dict[str, Mapping[str, Any]]:
         return {**self._learned, **{kind: tuner.document() for kind, tuner in self._tuners.items()}}
+
+    def runtime(self) -> str | None:
+        """What runs the model, where it is the same on all nodes."""
+        chosen = {tuner.chosen()[0].runtime for tuner in self._tuners.values()}
+        return chosen.pop() if len(chosen) == 1 else None
 
     def decisions(self) -> list[Decision]:
         found: list[Decision] = []

@@ -1,0 +1,49 @@
+"""Looking at the output of an inference: its rows, its summary in words. Reads through the run's own record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shoal.spec import Infer
+    from shoal.store import RunStore
+
+
+def rows(store: RunStore, limit: int | None = None) -> Iterator[dict[str, Any]]:
+    """Rows of the output, in the order of its parts, as they are read."""
+    from shoal.work.infer import outputs
+
+    spec = _spec(store)
+    return outputs.rows(spec.output, spec.folder, limit)
+
+
+def in_words(store: RunStore) -> list[str]:
+    """What the run came to, as lines; none before its first session has ended."""
+    document = store.get("infer")
+    if not document:
+        return []
+    from shoal.work.infer.summary import in_words as worded
+
+    return worded(document)
+
+
+def decisions(store: RunStore) -> list[dict[str, Any]]:
+    """What was found out while it ran: name, choice, why."""
+    found: list[dict[str, Any]] = (store.get("infer") or {}).get("decisions", [])
+    return found
+
+
+def _spec(store: RunStore) -> Infer:
+    from shoal import spec as specs
+    from shoal.api.running import workload_folder
+
+    document = store.document
+    found = specs.loads(
+        store.spec_text,
+        folder=workload_folder(document["path"]),
+        sets=document["sets"],
+        kind="infer",
+    )
+    assert isinstance(found, specs.Infer)
+    return found
