@@ -91,7 +91,14 @@ class FileError(ShoalError):
 
 
 class AccessDenied(FileError):
-    """Whoever keeps the bytes does not let us: no credentials, wrong ones, or too few rights."""
+    """Whoever keeps the bytes does not let us: no credentials, wrong ones, or too few rights.
+
+    `is_general`: it is about who we are, and so about every file there, not about the one that was asked for.
+    """
+
+    def __init__(self, message: str = "", *, hint: str | None = None, is_general: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.is_general = is_general
 
 
 class Unreachable(FileError):

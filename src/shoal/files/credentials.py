@@ -47,7 +47,9 @@ def s3_settings(endpoint: str | None, environ: Mapping[str, str]) -> S3Settings:
     if environ.get("AWS_ACCESS_KEY_ID"):
         if not environ.get("AWS_SECRET_ACCESS_KEY"):
             raise AccessDenied(
-                "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not.", hint="Set both."
+                "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not.",
+                hint="Set both.",
+                is_general=True,
             )
         return S3Settings(config, endpoint)
     if profile.get("aws_access_key_id") and profile.get("aws_secret_access_key"):
@@ -59,7 +61,7 @@ def s3_settings(endpoint: str | None, environ: Mapping[str, str]) -> S3Settings:
     if any(profile.get(each) for each in _NEEDS_BOTO):
         return S3Settings(config, endpoint, _name(environ))
     if endpoint is not None and not any(environ.get(each) for each in _ELSEWHERE):
-        raise AccessDenied(f"There are no credentials for {endpoint}.", hint=_HINT)
+        raise AccessDenied(f"There are no credentials for {endpoint}.", hint=_HINT, is_general=True)
     return S3Settings(config, endpoint)
 
 

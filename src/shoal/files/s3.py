@@ -206,11 +206,13 @@ class S3Storage:
             return NotFound(f"There is no file {what}.")
         if kind in ("PermissionDeniedError", "UnauthenticatedError") or status in (401, 403):
             why = _DENIED.get(code, "the server does not allow it")
-            return AccessDenied(f"{what} may not be used: {why}.", hint=f"The server is {self._address}.")
+            hint = f"The server is {self._address}."
+            return AccessDenied(f"{what} may not be used: {why}.", hint=hint, is_general=code in _DENIED)
         if "169.254.169.254" in text or "credential" in text.lower():
             return AccessDenied(
                 f"There are no credentials for {what}.",
                 hint="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE.",
+                is_general=True,
             )
         if kind == "PreconditionError":
             return FileError(f"{what} was changed while it was read.", hint="Read it again.")
