@@ -15,7 +15,7 @@ from shoal.files.secrets import write_secret
 
 if TYPE_CHECKING:
     from shoal.files.base import Entry, Patience, Storage
-    from shoal.files.opening import Found, find, is_url, open_storage
+    from shoal.files.opening import Found, find, is_among, is_url, open_storage
 
 __all__ = [
     "Entry",
@@ -24,6 +24,7 @@ __all__ = [
     "Storage",
     "ensure_ours",
     "find",
+    "is_among",
     "is_url",
     "make_private",
     "on_network",

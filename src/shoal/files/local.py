@@ -154,9 +154,7 @@ def _create(path: str, data: bytes) -> bool:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            with open(path, "xb") as file:
-                file.write(data)
-                os.fsync(file.fileno())
+            _fill(path, data)
     except FileExistsError:
         return False
     finally:
@@ -164,6 +162,18 @@ def _create(path: str, data: bytes) -> bool:
             os.unlink(aside)
     sync_folder(folder)
     return True
+
+
+def _fill(path: str, data: bytes) -> None:
+    """A new file where there are no hard links: it may be seen before it is complete, but is not left so."""
+    with open(path, "xb") as file:
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            os.unlink(path)
+            raise
 
 
 @contextmanager

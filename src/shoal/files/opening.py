@@ -10,9 +10,9 @@ from typing import NamedTuple, cast
 from urllib.parse import unquote
 
 from shoal.errors import NotFound, SpecError, unknown
-from shoal.files.base import Entry, Patience, Storage
+from shoal.files.base import Entry, Patience, Storage, joined
 from shoal.files.local import LocalStorage
-from shoal.files.patterns import has_magic, split
+from shoal.files.patterns import Pattern, has_magic, split
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _REMOTE = {"s3": "s3", "hdfs": "hdfs", "http": "http", "https": "http"}
@@ -82,6 +82,24 @@ def find(
         if is_web or storage.exists(name):
             return Found(storage, iter((storage.stat(name),)))
     return _all(opened(address.path), None, target)
+
+
+def is_among(target: str, url: str, key: str, *, folder: str = ".") -> bool:
+    """Whether `find(target)` would give the file `key` of the storage at `url`, were it there. Connects to nothing."""
+    meant, other = _address(target), _address(url)
+    if (meant.scheme, meant.host) != (other.scheme, other.host) or _REMOTE.get(meant.scheme) == "http":
+        return False
+    root, pattern, place = meant.path, None, other.path
+    if meant.scheme == "file":
+        root, place = (os.path.abspath(os.path.join(folder, each)) for each in (root, place))
+    if has_magic(root) and not (meant.scheme == "file" and os.path.lexists(root)):
+        root, pattern = split(root)
+    if meant.scheme == "file":
+        root, place = os.path.realpath(root), os.path.realpath(place)
+    root, path = root.strip("/"), joined(place.strip("/"), key)
+    if root and not path.startswith(f"{root}/"):
+        return False
+    return Pattern(pattern).matches(path[len(root) + 1 if root else 0 :])
 
 
 def _find_local(path: str, target: str) -> Found:

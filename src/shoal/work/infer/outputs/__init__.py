@@ -1,0 +1,27 @@
+"""The output of inference: exactly one row for each good input, through any crash. For workers and for the driver.
+
+Knows nothing of models and inputs. Imports pyarrow where it is first needed.
+"""
+
+from __future__ import annotations
+
+from shoal.work.infer.outputs.checking import check_output
+from shoal.work.infer.outputs.crumbs import Crumbs
+from shoal.work.infer.outputs.finishing import Totals, finish, tidy
+from shoal.work.infer.outputs.owning import claim, ensure_ours
+from shoal.work.infer.outputs.parts import PartWriter, document_of, facts_of
+from shoal.work.infer.outputs.reading import rows
+
+__all__ = [
+    "Crumbs",
+    "PartWriter",
+    "Totals",
+    "check_output",
+    "claim",
+    "document_of",
+    "ensure_ours",
+    "facts_of",
+    "finish",
+    "rows",
+    "tidy",
+]

@@ -1,0 +1,165 @@
+"""`errors.parquet`: the errors of all items in one file, with the columns of the parts: all can be read together.
+
+It is made anew from the files of the items, and from itself for items whose files were tidied away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shoal.errors import NotFound
+from shoal.files import Storage
+from shoal.store.arrow import column
+from shoal.work.infer.outputs.columns import arrays_of, table_of
+from shoal.work.infer.outputs.layout import ERRORS
+from shoal.work.infer.outputs.parts import METADATA
+from shoal.work.infer.outputs.schemas import final, merged
+
+GROUP_ROWS = 50_000
+"""How many errors are held at once."""
+LOST = "the record of this error was removed"
+_REASONS_COUNTED = 10_000
+_REASONS_KEPT = 1_000
+
+
+class ItemErrors(NamedTuple):
+    """Where the errors of one item are, and how many. Without a key, they are in the `errors.parquet` that is there."""
+
+    key: str | None
+    number: int
+
+
+def combine(storage: Storage, items: Mapping[int, ItemErrors], schema: Any) -> Counter[str]:
+    """Write `errors.parquet` with the errors of these items, in their order: how often each reason was found.
+
+    `schema` is that of the parts, or None where none has a row. Without items there is no file afterwards.
+    """
+    if not items:
+        storage.delete(ERRORS)
+        return Counter()
+    if schema is None:
+        schema = _schema_of_errors(storage, items)
+    descriptor, path = tempfile.mkstemp(suffix=".parquet")
+    os.close(descriptor)
+    try:
+        reasons = _write(path, storage, items, schema)
+        storage.write(ERRORS, Path(path))
+    finally:
+        os.unlink(path)
+    return reasons
+
+
+def reason_column(names: Sequence[str]) -> str:
+    """What the column of reasons is called beside these."""
+    return "reason" if "reason" not in names else "error_reason"
+
+
+def _write(path: str, storage: Storage, items: Mapping[int, ItemErrors], schema: Any) -> Counter[str]:
+    import pyarrow
+    from pyarrow import parquet
+
+    wide = schema.append(pyarrow.field(reason_column(schema.names), pyarrow.string()))
+    counts = json.dumps({"items": [(seq, items[seq].number) for seq in sorted(items)]})
+    wide = wide.with_metadata({METADATA: counts.encode()})
+    reasons: Counter[str] = Counter()
+    held: list[Any] = []
+    with parquet.ParquetWriter(path, wide, compression="snappy") as writer:
+        for table in _tables(storage, items):
+            held.append(_widened(table, wide))
+            _count(reasons, held[-1].column(wide.names[-1]).to_pylist())
+            if sum(each.num_rows for each in held) >= GROUP_ROWS:
+                writer.write_table(pyarrow.concat_tables(held))
+                held = []
+        if held:
+            writer.write_table(pyarrow.concat_tables(held))
+    return reasons
+
+
+def _count(reasons: Counter[str], found: Sequence[str | None]) -> None:
+    """Reasons may all be different, as when they name the file; then the rare ones are forgotten now and then."""
+    reasons.update(each or "" for each in found)
+    if len(reasons) > _REASONS_COUNTED:
+        kept = reasons.most_common(_REASONS_KEPT)
+        reasons.clear()
+        reasons.update(dict(kept))
+
+
+def _widened(table: Any, wide: Any) -> Any:
+    """Errors with the columns of the parts, which are null; the last column has the reasons, whatever it is called."""
+    *names, _ = table.column_names
+    table = table.rename_columns([*names, wide.names[-1]])
+    return table_of(wide, arrays_of(table), table.num_rows)
+
+
+def _tables(storage: Storage, items: Mapping[int, ItemErrors]) -> Iterator[Any]:
+    """The errors of each item, in the order of items."""
+    earlier = _earlier(storage)
+    seen: tuple[int, Any] = (-1, None)
+    for seq in sorted(items):
+        key, number = items[seq]
+        if key is not None:
+            yield read_table(storage, key)
+            continue
+        while seen[0] < seq:
+            seen = next(earlier, (sys.maxsize, None))
+        yield seen[1] if seen[0] == seq else _lost(number)
+
+
+def _lost(count: int) -> Any:
+    """For errors whose files somebody removed: how many there were is known, and no more."""
+    import pyarrow
+
+    return pyarrow.Table.from_arrays([column([LOST] * count, pyarrow.string())], ["reason"])
+
+
+def _earlier(storage: Storage) -> Iterator[tuple[int, Any]]:
+    """What the `errors.parquet` that is there has of each item, in the order of items. Holds little at once."""
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        opened = storage.open(ERRORS)
+    except NotFound:
+        return
+    with opened, parquet.ParquetFile(opened) as file:
+        counts = json.loads((file.metadata.metadata or {}).get(METADATA, b'{"items": []}'))["items"]
+        batches = file.iter_batches(GROUP_ROWS)
+        held = table_of(file.schema_arrow, {}, 0)
+        for seq, count in counts:
+            while held.num_rows < count:
+                held = pyarrow.concat_tables([held, pyarrow.Table.from_batches([next(batches)])])
+            yield seq, held.slice(0, count)
+            held = held.slice(count)
+
+
+def _schema_of_errors(storage: Storage, items: Mapping[int, ItemErrors]) -> Any:
+    """Where no input was good, only the errors know the keys. What is in the combined file has their types already."""
+    import pyarrow
+    from pyarrow import parquet
+
+    found: Any = None
+    for key in sorted({each.key or ERRORS for each in items.values()}):
+        try:
+            with storage.open(key) as file:
+                schema = parquet.read_schema(file)
+        except NotFound:
+            continue
+        keys = schema.remove(len(schema) - 1).remove_metadata()
+        found = keys if found is None else merged(found, keys)
+    return final(pyarrow.schema([]) if found is None else found)
+
+
+def read_table(storage: Storage, key: str) -> Any:
+    """A small Parquet file as a whole."""
+    import pyarrow
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(pyarrow.BufferReader(storage.read(key))) as file:
+        return file.read()

@@ -1,0 +1,119 @@
+"""How an output folder is laid out: the names in it, and what of it is there. Writes nothing.
+
+Parts and `errors.parquet` are what people read. Everything else is in a folder whose name starts with a dot, which
+readers of Parquet folders pass over. It is not called `.shoal`: that would make it a home of runs for who works there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from shoal.files import Storage, open_storage
+from shoal.files.atomic import is_aside
+from shoal.spec.infer import Output
+
+HIDDEN = ".shoal-output"
+OWNER = f"{HIDDEN}/run.json"
+ERRORS = "errors.parquet"
+OTHERS_NAMED = 3
+_PART = re.compile(r"part-(\d{6,})\.parquet")
+_ITEM_ERRORS = re.compile(r"errors-(\d{6,})-(\d+)-[0-9a-f]{8}\.parquet")
+_PARTIAL = re.compile(r"partial-(\d{6,})")
+_SCHEMA = re.compile(r"schema-(\d+)\.arrow")
+_CRUMB = re.compile(r"at-(\d{6,})-(\d+)\.json")
+_REMOVERS = 8
+
+
+def opened(output: Output, folder: str) -> Storage:
+    """The output's storage. Nothing is connected to yet."""
+    return open_storage(output.path, folder=folder, endpoint=output.endpoint)
+
+
+def part_key(seq: int) -> str:
+    return f"part-{seq:06d}.parquet"
+
+
+def errors_key(seq: int, attempt: int, digest: str) -> str:
+    """The errors of one attempt. The digest of its content keeps apart what had the same number by accident."""
+    return f"{HIDDEN}/errors-{seq:06d}-{attempt}-{digest[:8]}.parquet"
+
+
+def partial_key(seq: int) -> str:
+    """A mark: the part may lack types of columns that were not known when it was written."""
+    return f"{HIDDEN}/partial-{seq:06d}"
+
+
+def schema_key(version: int) -> str:
+    return f"{HIDDEN}/schema-{version}.arrow"
+
+
+def crumb_key(seq: int, attempt: int) -> str:
+    return f"{HIDDEN}/at-{seq:06d}-{attempt}.json"
+
+
+def crumb_of(key: str) -> tuple[int, int] | None:
+    """Item and attempt that a key is the crumb of."""
+    match = _CRUMB.fullmatch(key.removeprefix(f"{HIDDEN}/"))
+    return (int(match[1]), int(match[2])) if match else None
+
+
+class Listing(NamedTuple):
+    """What is in an output folder. Files that begin with a dot and are not of Shoal are left out."""
+
+    parts: dict[int, str]
+    """By item."""
+    errors: dict[tuple[int, int], list[str]]
+    """Files with the errors of one item, by item and attempt."""
+    partial: dict[int, str]
+    """Marks, by item."""
+    schemas: dict[int, str]
+    """By version."""
+    hidden: list[str]
+    """Everything in the hidden folder."""
+    asides: list[str]
+    """What was not complete when its writer ended, outside of the hidden folder."""
+    has_errors: bool
+    """Whether there is an `errors.parquet`."""
+    others: list[str]
+    """A few of those that are not of Shoal."""
+
+
+def look(storage: Storage) -> Listing:
+    """List the folder. Stops where a few files are not of Shoal: then nothing else matters."""
+    found = Listing({}, {}, {}, {}, [], [], False, [])
+    for entry in storage.list(hidden=True):
+        key = entry.key
+        if key.startswith(f"{HIDDEN}/"):
+            _note_hidden(found, key)
+        elif match := _PART.fullmatch(key):
+            found.parts[int(match[1])] = key
+        elif key == ERRORS:
+            found = found._replace(has_errors=True)
+        elif is_aside(key) and key.startswith((".part-", f".{ERRORS}.")):
+            found.asides.append(key)
+        elif not any(name.startswith(".") for name in key.split("/")):
+            found.others.append(key)
+            if len(found.others) > OTHERS_NAMED:
+                break
+    return found
+
+
+def _note_hidden(found: Listing, key: str) -> None:
+    name = key.removeprefix(f"{HIDDEN}/")
+    found.hidden.append(key)
+    if match := _ITEM_ERRORS.fullmatch(name):
+        found.errors.setdefault((int(match[1]), int(match[2])), []).append(key)
+    elif match := _PARTIAL.fullmatch(name):
+        found.partial[int(match[1])] = key
+    elif match := _SCHEMA.fullmatch(name):
+        found.schemas[int(match[1])] = key
+
+
+def remove(storage: Storage, keys: Iterable[str]) -> None:
+    """Remove these, several at a time: each is a request where the storage is far away."""
+    with ThreadPoolExecutor(_REMOVERS) as pool:
+        for _ in pool.map(storage.delete, keys):
+            pass

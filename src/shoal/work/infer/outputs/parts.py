@@ -1,0 +1,185 @@
+"""Parts of the output: one Parquet file an item, written whole or not at all, and once. For workers.
+
+A part is the commit of its item: whoever finds one takes over what it says of itself, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from shoal.engine.workers.runner import Failed
+from shoal.errors import FileError, NotFound
+from shoal.files import Storage
+from shoal.spec.infer import Output
+from shoal.work.infer.base import Facts
+from shoal.work.infer.outputs.columns import arrow, conform, table_of
+from shoal.work.infer.outputs.crumbs import Crumbs
+from shoal.work.infer.outputs.layout import errors_key, opened, part_key, partial_key
+from shoal.work.infer.outputs.schemas import Schemas, is_complete
+
+METADATA = b"shoal"
+"""Under this key, a part says in JSON which item of which run it is, and its facts."""
+REASON = "shoal: reason"
+"""The last column in the errors of one item: a name that no column of a person has."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class PartWriter:
+    """Writes the parts of one worker. For one thread."""
+
+    def __init__(self, output: Output, folder: str, run: str) -> None:
+        self._storage = opened(output, folder)
+        self._run = run
+        self._schemas = Schemas(self._storage)
+        self.crumbs = Crumbs(self._storage)
+
+    def find(self, seq: int, content: str) -> Facts | None:
+        """What an earlier attempt wrote, if it finished: its facts; None where there is none.
+
+        A part of another run or of other inputs raises `Failed`.
+        """
+        document = part_document(self._storage, seq)
+        if document is None:
+            return None
+        if (document.get("run"), document.get("content")) != (self._run, content):
+            whose = "other inputs" if document.get("run") == self._run else f"run {document.get('run')}"
+            raise Failed(
+                f"{self._storage.url}/{part_key(seq)} is there already, and is of {whose}:"
+                " give each run an output of its own."
+            )
+        return facts_of(document)
+
+    def write(
+        self,
+        seq: int,
+        attempt: int,
+        content: str,
+        keys: Mapping[str, Sequence[Any]],
+        columns: Mapping[str, Sequence[Any]],
+        errors: Sequence[tuple[Mapping[str, Any], str]],
+        facts: Facts,
+    ) -> Facts:
+        """Make the part durable, or find that another attempt did: the facts of the one that counts.
+
+        `keys` and `columns` are of the good inputs, in their order. `rows`, `errors` and `attempt` of the facts are
+        filled in here. Raises `Failed` when the disk is full or the columns do not go with those of other parts.
+        """
+        table = self._table(keys, columns, errors)
+        facts = facts._replace(rows=table.num_rows, errors=len(errors), attempt=attempt)
+        with self._told(seq):
+            errors_file = self._write_errors(seq, attempt, errors)
+            if not is_complete(table.schema) or not table.num_rows:
+                self._storage.write(partial_key(seq), b"")
+            document = {"run": self._run, "item": seq, "content": content, **document_of(facts)}
+            data = encoded(table, {**document, "errors_file": errors_file})
+            if self._storage.write_new(part_key(seq), data):
+                return facts
+            found = self.find(seq, content)
+        if found is None:
+            raise Failed(
+                f"{self._storage.url}/{part_key(seq)} was there, and is gone: somebody removes parts."
+            )
+        return found
+
+    def _table(
+        self,
+        keys: Mapping[str, Sequence[Any]],
+        columns: Mapping[str, Sequence[Any]],
+        errors: Sequence[tuple[Mapping[str, Any], str]],
+    ) -> Any:
+        import pyarrow
+
+        if both := keys.keys() & columns.keys():
+            raise Failed(
+                f"The model gives a column {min(both)!r}, and so is a key of the input called: rename one of them."
+            )
+        arrays = {name: arrow(name, values) for name, values in {**keys, **columns}.items()}
+        lengths = {len(array) for array in arrays.values()}
+        if len(lengths) > 1:
+            found = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
+            raise Failed(f"The columns are not of one length: {found}.")
+        if lengths <= {0}:
+            return self._no_rows(errors)
+        found = pyarrow.schema([(name, arrays[name].type) for name in arrays])
+        return table_of(self._schemas.agree(found), arrays, lengths.pop())
+
+    def _no_rows(self, errors: Sequence[tuple[Mapping[str, Any], str]]) -> Any:
+        """A part of nothing, as it is the commit; with the columns that are known by now."""
+        known = self._schemas.known()
+        return table_of(errors_table(errors).drop_columns([REASON]).schema if known is None else known, {}, 0)
+
+    def _write_errors(
+        self, seq: int, attempt: int, errors: Sequence[tuple[Mapping[str, Any], str]]
+    ) -> str | None:
+        if not errors:
+            return None
+        data = encoded(errors_table(errors))
+        key = errors_key(seq, attempt, hashlib.sha256(data).hexdigest())
+        self._storage.write(key, data)
+        return key
+
+    @contextmanager
+    def _told(self, seq: int) -> Iterator[None]:
+        """A full disk in a sentence; other errors of files say enough themselves."""
+        try:
+            yield
+        except FileError as error:
+            if getattr(error.__cause__, "errno", None) not in _FULL:
+                raise
+            raise Failed(
+                f"The disk of the output is full: {self._storage.url}/{part_key(seq)} was not written."
+                " Make room, then resume the run."
+            ) from error
+
+
+def errors_table(errors: Sequence[tuple[Mapping[str, Any], str]]) -> Any:
+    """The keys of these inputs, and the reasons as the last column."""
+    import pyarrow
+
+    names = list(dict.fromkeys(name for keys, _ in errors for name in keys))
+    arrays = [arrow(name, [keys.get(name) for keys, _ in errors]) for name in names]
+    reasons = arrow(REASON, [reason for _, reason in errors])
+    return pyarrow.Table.from_arrays([*arrays, conform(REASON, reasons, pyarrow.string())], [*names, REASON])
+
+
+def encoded(table: Any, document: Mapping[str, Any] | None = None) -> bytes:
+    """A Parquet file that everybody can read, with what it says of itself."""
+    import pyarrow
+    from pyarrow import parquet
+
+    metadata = None if document is None else {METADATA: json.dumps(document).encode()}
+    sink = pyarrow.BufferOutputStream()
+    parquet.write_table(table.replace_schema_metadata(metadata), sink, compression="snappy")
+    return bytes(sink.getvalue())
+
+
+def part_document(storage: Storage, seq: int) -> dict[str, Any] | None:
+    """What a part says of itself; None where there is no part. `Failed` for a file that is no part of Shoal."""
+    import pyarrow
+    from pyarrow import parquet
+
+    key = part_key(seq)
+    try:
+        with storage.open(key) as file:
+            metadata = parquet.read_metadata(file).metadata or {}
+        document = json.loads(metadata[METADATA])
+    except NotFound:
+        return None
+    except (pyarrow.ArrowException, KeyError, ValueError) as error:
+        raise Failed(f"{storage.url}/{key} is there already, and is no part that Shoal wrote.") from error
+    return document if isinstance(document, dict) else {}
+
+
+def document_of(facts: Facts) -> dict[str, Any]:
+    """Facts as JSON values."""
+    return {**facts._asdict(), "seconds": dict(facts.seconds)}
+
+
+def facts_of(document: Mapping[str, Any]) -> Facts:
+    """From `document_of`; what else is in the document does not count."""
+    return Facts(**{name: document[name] for name in Facts._fields if name in document})

@@ -1,0 +1,87 @@
+"""The types of the output's columns, on which all workers agree before they write: parts can be read together.
+
+The first who has a row publishes the types of its columns; all others keep to them. What was only None so far has the
+type null, and whoever sees a value of it first publishes the next version. Each version is written once, by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.engine.workers.runner import Failed
+from shoal.errors import NotFound
+from shoal.files import Storage
+from shoal.work.infer.outputs.columns import fits, is_known, settled
+from shoal.work.infer.outputs.layout import schema_key
+
+
+class Schemas:
+    """The agreement, as far as this worker has heard of it. For one thread."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._version = 0
+        self._schema: Any = None
+
+    def known(self) -> Any:
+        """What was agreed on by now, or None."""
+        self._hear()
+        return self._schema
+
+    def agree(self, found: Any) -> Any:
+        """The schema of a part whose rows have this one. `Failed` where the columns are others than before."""
+        if self._schema is None:
+            self._hear()
+        while True:
+            proposal = found if self._schema is None else merged(self._schema, found)
+            if proposal == self._schema:
+                return proposal
+            data = proposal.serialize().to_pybytes()
+            if self._storage.write_new(schema_key(self._version + 1), data):
+                self._version, self._schema = self._version + 1, proposal
+            else:
+                self._hear()
+
+    def _hear(self) -> None:
+        while True:
+            try:
+                data = self._storage.read(schema_key(self._version + 1))
+            except NotFound:
+                return
+            self._version, self._schema = self._version + 1, decoded(data)
+
+
+def decoded(data: bytes) -> Any:
+    """A schema as it was published."""
+    import pyarrow
+
+    return pyarrow.ipc.read_schema(pyarrow.BufferReader(data))
+
+
+def final(schema: Any) -> Any:
+    """The schema that all parts have in the end: what was None everywhere becomes text."""
+    import pyarrow
+
+    return pyarrow.schema([(field.name, settled(field.type)) for field in schema])
+
+
+def is_complete(schema: Any) -> bool:
+    return all(is_known(field.type) for field in schema)
+
+
+def merged(known: Any, found: Any) -> Any:
+    """What is known, with the types that were not."""
+    import pyarrow
+
+    if known.names != found.names:
+        raise Failed(
+            f"The columns here are {', '.join(found.names)}, and parts that were written before have"
+            f" {', '.join(known.names)}: give the same columns for every input."
+        )
+    return pyarrow.schema([(each.name, _fuller(each.type, found.field(each.name).type)) for each in known])
+
+
+def _fuller(known: Any, found: Any) -> Any:
+    """The one of two types that says more; the known one where they have nothing to do with each other."""
+    says_more = not is_known(known) and fits(known, found) and not fits(found, known)
+    return found if says_more else known
