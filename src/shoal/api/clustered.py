@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from shoal.api.growing import Growing, spares_of
 from shoal.api.machines import Machines
@@ -12,7 +13,8 @@ from shoal.cluster.base import Joined, Provider, Tell
 from shoal.cluster.here import Here
 from shoal.cluster.hosted import HostedProvider
 from shoal.engine.base import Engine
-from shoal.errors import ClusterError, ShoalError
+from shoal.errors import ClusterError, Problem, ShoalError, several
+from shoal.files import is_url
 from shoal.model import Need, Node, Plan
 from shoal.plan.scaling import grown
 from shoal.spec import Cluster
@@ -41,6 +43,24 @@ class ClusterMachines(Machines):
 
         if self.cluster.provider != "local":
             shipping.ensure_shippable(folder)
+
+    def ensure_reachable(self, paths: Mapping[str, str]) -> None:
+        """Other machines see this one's files only below the cluster's storage, where that is a folder of all."""
+        if self.cluster.provider == "local":
+            return
+        shared = self.cluster.storage
+        root = None if shared is None or is_url(shared) else os.path.join(self.cluster.folder, shared)
+        problems = [
+            Problem(
+                f"{key}: {path} is on this machine, where the nodes of {self.cluster.name} do not reach it.",
+                "Use s3:// or hdfs://, or a folder below the one that storage: of the cluster file names.",
+            )
+            for key, path in paths.items()
+            if root is None
+            or os.path.commonpath([os.path.realpath(root), os.path.realpath(path)]) != os.path.realpath(root)
+        ]
+        if problems:
+            raise several(problems)
 
     def ready(self, need: Need) -> None:
         """Work starts on the first node that is up and has room. The others follow meanwhile."""

@@ -104,7 +104,9 @@ class PoolJob(Protocol):
     def has_more(self, past: Past) -> bool:
         """Whether there are items now that are not recorded."""
 
-    def plan(self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned) -> Plan:
+    def plan(
+        self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned | None = None
+    ) -> Plan:
         """What would happen, why, and how long it would take."""
 
     # As in `Hooks`.

@@ -17,6 +17,7 @@ FINAL = ("done", "failed", "cached", "pruned")
 SETTLING_S = 5.0
 """How fast the estimate follows: a change of mind shows over about this time."""
 FAILURES_SHOWN = 3
+LATELY_S = 15.0
 
 
 class Best(NamedTuple):
@@ -44,6 +45,25 @@ class Estimate:
         return None if self._end is None else max(0.0, self._end - now)
 
 
+class Inputs:
+    """Inputs that an inference is done with: what people count, rather than the items they are in."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self._marks: deque[tuple[float, int]] = deque()
+
+    def add(self, metrics: Mapping[str, Any]) -> None:
+        self.done += int(metrics.get("rows", 0)) + int(metrics.get("errors", 0))
+
+    def rate(self, now: float) -> float:
+        """A second, lately. Items are long, so that this looks back further than one of them."""
+        self._marks.append((now, self.done))
+        while len(self._marks) > 2 and self._marks[1][0] < now - LATELY_S:
+            self._marks.popleft()
+        since, before = self._marks[0]
+        return (self.done - before) / (now - since) if now > since else 0.0
+
+
 class Board:
     """The state of the display: all that is drawn comes from here."""
 
@@ -55,6 +75,7 @@ class Board:
         before: Mapping[str, int] | None = None,
         objective: tuple[str, str] | None = None,
         best: Best | None = None,
+        inputs: Inputs | None = None,
     ) -> None:
         self.run = run
         self.total = total
@@ -65,6 +86,8 @@ class Board:
         """Something that has to be said until the end, such as that the run is being stopped."""
         self.failures: deque[Ended] = deque(maxlen=FAILURES_SHOWN)
         self._before = dict(before or {})
+        self._inputs = inputs
+        self._rate = 0.0
         self._estimate = Estimate()
 
     @classmethod
@@ -78,12 +101,15 @@ class Board:
             value = info.best.get(f"metric.{metric}", info.best.get(metric))
             if isinstance(value, int | float):
                 best = Best(value, str(info.best["item"]), {})
-        return cls(info.run, total, before=before, objective=info.objective, best=best)
+        inputs = Inputs() if info.kind == "infer" else None
+        return cls(info.run, total, before=before, objective=info.objective, best=best, inputs=inputs)
 
     def durable(self, ended: Sequence[Ended]) -> None:
         for entry in ended:
             if entry.outcome.state == "failed":
                 self.failures.append(entry)
+            elif self._inputs is not None:
+                self._inputs.add(entry.outcome.metrics)
             elif self.objective is not None and entry.outcome.state == "done":
                 self._consider(entry, *self.objective)
 
@@ -97,6 +123,7 @@ class Board:
     def moment(self, progress: Progress) -> None:
         self.progress = progress
         self._estimate.tell(progress.now, progress.remaining_s)
+        self._rate = progress.rate if self._inputs is None else self._inputs.rate(progress.now)
 
     # What is drawn.
 
@@ -112,7 +139,9 @@ class Board:
 
     @property
     def of_total(self) -> str:
-        """`412/1000`, or `412` where nobody knows how many there will be."""
+        """`412/1000`, or `412` where nobody knows how many there will be; the inputs of an inference."""
+        if self._inputs is not None:
+            return f"{self._inputs.done:,} inputs"
         return str(self.ended) if self.total is None else f"{self.ended}/{max(self.total, self.ended)}"
 
     @property
@@ -136,8 +165,8 @@ class Board:
     def pace(self) -> str:
         """`25.3/s, about 23s left`, as far as it is known."""
         parts = []
-        if self.progress is not None and self.progress.rate > 0:
-            parts.append(words.rate(self.progress.rate))
+        if self._rate > 0:
+            parts.append(words.rate(self._rate))
         if self.left_s is not None:
             parts.append(f"about {format_seconds(self.left_s)} left")
         return ", ".join(parts)

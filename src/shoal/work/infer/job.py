@@ -184,10 +184,12 @@ class InferJob(Hooks):
     def tidy(self) -> None:
         outputs.tidy(self.spec.output, self.spec.folder)
 
-    def plan(self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned) -> Plan:
+    def plan(
+        self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned | None = None
+    ) -> Plan:
         from shoal.work.infer.planning import plan
 
-        return plan(self, nodes, capacity, learned)
+        return plan(self, nodes, capacity, learned or {})
 
 
 def _is_alive(home: str, run: str) -> bool:

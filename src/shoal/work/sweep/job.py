@@ -123,7 +123,9 @@ class SweepJob(Hooks):
     def has_more(self, past: Past) -> bool:
         return bool(self.source(past).take(1, 1))
 
-    def plan(self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned) -> Plan:
+    def plan(
+        self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned | None = None
+    ) -> Plan:
         from shoal.work.sweep.planning import plan
 
         return plan(self, nodes, capacity, profile)

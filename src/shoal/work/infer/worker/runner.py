@@ -10,7 +10,7 @@ from shoal import spec as specs
 from shoal.engine.workers.folders import cache_folder
 from shoal.engine.workers.runner import Upcoming, Work
 from shoal.engine.workers.stopwatch import Stopwatch, busy_s, now
-from shoal.files import is_url
+from shoal.files import is_url, open_storage
 from shoal.model.tuning import Advice, Heard, Setting
 from shoal.spec import Infer
 from shoal.work.infer.base import Facts, Opened
@@ -47,7 +47,7 @@ class InferRunner:
         self._course = Course(self._predicting, self._readers)
         self._open = opening(found.input, data)
         self._writer = PartWriter(found.output, data, run)
-        self._crumbs = Crumbs(found.output, data)
+        self._crumbs = Crumbs(open_storage(found.output.path, folder=data, endpoint=found.output.endpoint))
         self._next: tuple[Upcoming, Intake] | None = None
 
     def run(self, work: Work) -> Mapping[str, Any]:
