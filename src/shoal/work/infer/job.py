@@ -20,7 +20,7 @@ from shoal.work.infer import outputs
 from shoal.work.infer.fingerprint import fingerprint
 from shoal.work.infer.inputs import Listing, listing
 from shoal.work.infer.items import FACTS, LIST
-from shoal.work.infer.models import runtimes
+from shoal.work.infer.models import models
 from shoal.work.infer.source import InferSource
 from shoal.work.infer.tuning import Tuning
 from shoal.work.job import Conclusion, Hooks, Learned, Past
@@ -125,12 +125,16 @@ class InferJob(Hooks):
 
     def source(self, past: Past) -> InferSource:
         self._listing = self.list_inputs(past)
-        tune = self.spec.tune
-        ways = runtimes(self.spec.model) if tune.runtime == "auto" else (tune.runtime,)
-        self._tuning = Tuning(tune, ways, self.need, past.learned)
+        self._tuning = Tuning(self.spec.tune, self.runtimes(), self.need, past.learned)
         waiting = self._listing.taken() if past.waiting else 0
         self._source = InferSource(self._listing, self._tuning, past.next_seq, waiting)
         return self._source
+
+    def runtimes(self) -> tuple[str, ...]:
+        """What may run the model: all that is installed, or what the file names."""
+        if self.spec.tune.runtime != "auto":
+            return (self.spec.tune.runtime,)
+        return models(self.spec.model, self.spec.folder, "", gpu=self.need.gpu > 0).runtimes()
 
     def list_inputs(self, past: Past) -> Listing:
         return listing(

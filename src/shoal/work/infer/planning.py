@@ -9,7 +9,6 @@ from shoal.files import pause
 from shoal.model import Decision, Node, Plan, Prediction
 from shoal.plan.tuning import Tuner
 from shoal.units import format_share
-from shoal.work.infer.models import runtimes
 from shoal.work.infer.tuning import Tuning, machine_of
 from shoal.work.job import Learned, Past
 
@@ -51,8 +50,7 @@ def _workers(job: InferJob, nodes: Sequence[Node], capacity: int) -> Decision:
 
 
 def _to_tune(job: InferJob) -> list[Decision]:
-    tune = job.spec.tune
-    ways = runtimes(job.spec.model) if tune.runtime == "auto" else (tune.runtime,)
+    tune, ways = job.spec.tune, job.runtimes()
     asked = {"batch": tune.batch, "threads": tune.threads}
     found = [
         Decision(name, pinned if pinned is not None else "auto", _why(name, pinned))
@@ -83,9 +81,7 @@ def _tuned(job: InferJob, nodes: Sequence[Node], learned: Learned) -> list[Decis
 
 
 def _recalled(job: InferJob, nodes: Sequence[Node], learned: Learned) -> Tuning:
-    tune = job.spec.tune
-    ways = runtimes(job.spec.model) if tune.runtime == "auto" else (tune.runtime,)
-    tuning = Tuning(tune, ways, job.need, learned)
+    tuning = Tuning(job.spec.tune, job.runtimes(), job.need, learned)
     tuning.nodes = lambda: nodes
     return tuning
 

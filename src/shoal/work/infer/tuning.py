@@ -7,8 +7,8 @@ from typing import Any
 
 from shoal.engine import fitting
 from shoal.model import Decision, Item, Need, Node
-from shoal.model.tuning import Heard, Machine
-from shoal.plan.tuning import Space, Tuner
+from shoal.model.tuning import Heard, Machine, Space
+from shoal.plan.tuning import Tuner
 from shoal.spec import Tune
 from shoal.work.infer.items import ADVICE, COMPARE, COUNT
 from shoal.work.infer.worker.holding import AS_GIVEN
