@@ -256,6 +256,7 @@ def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:
         store.folder,
         workers or [WorkerUse(**use) for use in store.get("workers", [])],
         [*_notes(info), *store.get("notes", [])],
+        store.get("infer"),
     )
 
 

@@ -22,6 +22,8 @@ class Summary(NamedTuple):
     folder: str
     workers: Sequence[WorkerUse] = ()
     notes: Sequence[str] = ()
+    infer: Mapping[str, Any] | None = None
+    """Of an inference: rows, errors, throughput, seconds by phase, what was chosen."""
 
     @property
     def exit_code(self) -> int:
@@ -36,4 +38,6 @@ class Summary(NamedTuple):
         }
         document["workers"] = [use._asdict() for use in self.workers]
         document["notes"] = list(self.notes)
+        if self.infer is None:
+            del document["infer"]
         return document

@@ -15,7 +15,7 @@ from shoal.errors import SpecError, unknown
 def init_command(kind: str) -> None:
     """Write a small working example into this folder.
 
-    KIND is sweep or cluster. Files that are there are never overwritten. Prints the names of the new files.
+    KIND is sweep, infer or cluster. Files that are there are never overwritten. Prints the names of the new files.
     """
     from shoal.cli.samples import NEXT, SAMPLES
 
@@ -50,7 +50,7 @@ def _write(name: str, text: str) -> None:
 def schema_command(kind: str) -> None:
     """Print the JSON schema of a kind of file, so that editors can complete it.
 
-    KIND is sweep or cluster.
+    KIND is sweep, infer or cluster.
     """
     from shoal import spec
 

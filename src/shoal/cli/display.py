@@ -29,7 +29,7 @@ def display_for(board: Board) -> Display:
 def greet(info: RunInfo, board: Board) -> None:
     """The first line: which run this is, how much there is to do, and how long it should take."""
     total = "trials" if board.total is None else f"{board.total} trial{'' if board.total == 1 else 's'}"
-    parts = [f"{board.run}: {total}"]
+    parts = [f"{board.run}: {'inference' if info.kind == 'infer' else total}"]
     if board.ended:
         parts.append(f"{words.counts(board.counts)} before")
     if info.predicted_seconds is not None and not board.ended:

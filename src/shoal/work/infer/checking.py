@@ -38,7 +38,9 @@ def modules(spec: Infer) -> dict[str, str]:
         found["torch"] = "model.torchscript"
     if spec.input.kind == "images" or (spec.preprocess is not None and spec.preprocess.image is not None):
         found["PIL"] = "images"
-    return found | {"numpy": f"kind: {spec.kind}"}
+    if found:
+        found["numpy"] = next(iter(found.values()))
+    return found
 
 
 def _functions(spec: Infer) -> Iterator[Problem]:

@@ -30,6 +30,8 @@ def stacked(values: Sequence[Any]) -> Any:
 
 def _array(value: Any) -> Any:
     """The value as an array; None when it is not made of numbers."""
+    if value is None or isinstance(value, str | bytes | dict):
+        return None  # Without numpy, which what is made of texts alone does not need.
     import numpy as np
 
     if isinstance(value, np.ndarray | np.generic):
