@@ -21,11 +21,15 @@ from shoal.work.infer.worker.intake import LONGEST_REASON, Taken
 class Predicting:
     """Keeps what was learned about the model between batches."""
 
-    def __init__(self, holding: Holding, prepare: Prepare, finish: Finish, watch: Stopwatch) -> None:
+    def __init__(
+        self, holding: Holding, prepare: Prepare, finish: Finish, watch: Stopwatch, *, takes_arrays: bool
+    ) -> None:
         self.holding = holding
         self.watch = watch
         self._prepare = prepare
         self._finish = finish
+        self._takes_arrays = takes_arrays
+        """Not a class of the user's, which takes what it takes."""
         self._proven = False
         """Whether the model has taken anything yet: before, its failure is not the fault of an input."""
         self._caps: dict[str, int] = {}
@@ -80,7 +84,7 @@ class Predicting:
         runtime, predictor = self.holding.get(setting)
         with self.watch.measuring("preprocessing"):
             batch = self._prepare.batch([entry.value for entry in good])
-        if not self._proven:
+        if self._takes_arrays and not self._proven:
             misfit = check_fits(predictor.inputs(), batch)
             if misfit is not None:
                 raise Failed(misfit)

@@ -42,7 +42,13 @@ class InferRunner:
         self._watch = Stopwatch()
         self._prepare = preparation(found.preprocess, found.input)
         holding = Holding(models(found.model, found.folder, cache_folder("models"), gpu=gpu))
-        self._predicting = Predicting(holding, self._prepare, finishing(found.postprocess), self._watch)
+        self._predicting = Predicting(
+            holding,
+            self._prepare,
+            finishing(found.postprocess),
+            self._watch,
+            takes_arrays=found.model.kind != "function",
+        )
         self._readers = Readers(remote=is_url(found.input.target))
         self._course = Course(self._predicting, self._readers)
         self._open = opening(found.input, data)
