@@ -21,10 +21,8 @@ def build(channels: int, classes: int, width: int = 8) -> nn.Module:
     )
 
 
-def train(
-    network: nn.Module, images: Tensor, classes: Tensor, *, epochs: int, batch: int = 32, mirror: bool = True
-) -> None:
-    """Adam with one rise and fall of the learning rate. With `mirror`, left and right are the same."""
+def train(network: nn.Module, images: Tensor, classes: Tensor, *, epochs: int, batch: int = 32) -> None:
+    """Adam, with one rise and fall of the learning rate. Left and right are the same to it."""
     torch.set_num_threads(1)  # So small a network gains little from more, and loses much on a busy machine.
     optimizer = torch.optim.AdamW(network.parameters(), weight_decay=1e-2)
     steps = epochs * -(-len(images) // batch)
@@ -34,8 +32,7 @@ def train(
         total = 0.0
         for rows in torch.randperm(len(images)).split(batch):
             seen = images[rows]
-            if mirror:
-                seen = torch.where(torch.rand(len(rows), 1, 1, 1) < 0.5, seen.flip(3), seen)
+            seen = torch.where(torch.rand(len(rows), 1, 1, 1) < 0.5, seen.flip(3), seen)
             loss = nn.functional.cross_entropy(network(seen), classes[rows])
             optimizer.zero_grad()
             loss.backward()
