@@ -9,7 +9,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from zipfile import ZipFile
@@ -35,9 +35,9 @@ def _opened() -> ZipFile:
     return ZipFile(archive())
 
 
-def photograph(row: Mapping[str, str]) -> NDArray[np.float32]:
+def photograph(name: str) -> NDArray[np.float32]:
     """One photograph as the network takes it: for `preprocess: {function: signs:photograph}`."""
-    with Image.open(io.BytesIO(_opened().read(row["photo"]))) as opened:
+    with Image.open(io.BytesIO(_opened().read(name))) as opened:
         small = opened.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BILINEAR)
     return np.asarray(small, dtype=np.float32).transpose(2, 0, 1) / 127.5 - 1
 
@@ -85,7 +85,7 @@ def train(learned: Sequence[str], unseen: Sequence[str], epochs: int, folder: Pa
     import torch
 
     def tensors(names: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
-        images = np.stack([photograph({"photo": name}) for name in names])
+        images = np.stack([photograph(name) for name in names])
         return torch.from_numpy(images), torch.tensor([SIGNS.index(sign(name)) for name in names])
 
     torch.manual_seed(1)
