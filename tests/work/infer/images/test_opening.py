@@ -142,10 +142,15 @@ def chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def png(width: int, height: int, rows: int, interlaced: bool = False) -> bytes:
+def png(width: int, height: int, rows: int) -> bytes:
+    """Light grey, with so many rows in it."""
+    return png_of(width, height, (b"\0" + b"\xc8" * (width * 3)) * rows)
+
+
+def png_of(width: int, height: int, data: bytes, interlaced: bool = False) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, interlaced)
-    data = zlib.compress((b"\0" + b"\xc8" * (width * 3)) * rows)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunks
 
 
 def patched(name: str, format_: str, marker: bytes, offset: int) -> bytes:
@@ -238,8 +243,23 @@ def test_rows_that_were_never_written_are_damage_not_black() -> None:
     assert prepare.one(png(32, 24, 24)).min() == 200
 
 
-def test_passes_of_an_interlaced_png_that_are_missing_are_damage() -> None:
-    assert "PNG" in reason(png(32, 24, 6, interlaced=True))
+def passes(width: int, height: int) -> list[bytes]:
+    """The rows of an interlaced picture, by the positions of its pixels in each square of 8 x 8."""
+    steps = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
+    found = []
+    for top, left, down, right in steps:
+        columns = len(range(left, width, right))
+        found += [b"\0" + b"\xc8" * (columns * 3) for _ in range(top, height, down) if columns]
+    return found
+
+
+def test_an_interlaced_png_is_whole_with_all_its_rows_and_damaged_with_fewer() -> None:
+    for width, height in ((1, 1), (1, 9), (9, 1), (3, 5), (8, 8), (17, 33)):
+        rows = passes(width, height)
+        prepare = image_preparation(ImagePreparation(size=(height, width)))
+        assert prepare.one(png_of(width, height, b"".join(rows), interlaced=True)).min() == 200
+        with pytest.raises(Unreadable, match="PNG"):
+            prepare.one(png_of(width, height, b"".join(rows[:-1]), interlaced=True))
 
 
 def test_a_png_that_ends_in_black_rows_is_whole() -> None:
