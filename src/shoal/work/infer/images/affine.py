@@ -16,10 +16,20 @@ Array = np.ndarray[Any, Any]
 
 def resized(pixels: Array, height: int, width: int) -> Array:
     """Height x width x channels as float32, in the units of the input."""
-    above, below, lower_share = _samples(pixels.shape[0], height)
-    left, right, right_share = _samples(pixels.shape[1], width)
-    rows = _mixed(pixels[above], pixels[below], lower_share[:, None, None])
-    return _mixed(rows[:, left], rows[:, right], right_share[:, None])
+    rows, columns, channels = pixels.shape
+    flat = pixels.reshape(rows, columns * channels)
+    above, below, lower_share = _samples(rows, height)
+    upper = _columns(flat.take(above, axis=0), columns, channels, width)
+    lower = _columns(flat.take(below, axis=0), columns, channels, width)
+    return _mixed(upper, lower, lower_share[:, None]).reshape(height, width, channels)
+
+
+def _columns(flat: Array, columns: int, channels: int, width: int) -> Array:
+    """Each row resampled. Channels count as columns: numpy takes single bytes much faster than three at once."""
+    left, right, right_share = _samples(columns, width)
+    channel = np.arange(channels)
+    lefts, rights = ((side[:, None] * channels + channel).ravel() for side in (left, right))
+    return _mixed(flat.take(lefts, axis=1), flat.take(rights, axis=1), np.repeat(right_share, channels))
 
 
 def _mixed(first: Array, second: Array, share: Array) -> Array:
