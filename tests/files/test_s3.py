@@ -150,13 +150,30 @@ def test_a_listing_begins_before_it_is_complete(
 ) -> None:
     storage = open_storage(bucket.url)
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda number: storage.write(f"{number:05}", b""), range(5000)))
+        list(pool.map(lambda number: storage.write(f"{number:05}", b"x"), range(5000)))
     counted = unreliable(bucket.server.endpoint, every=0)
     entries = open_storage(bucket.url, endpoint=counted.url).list()
     assert len(list(islice(entries, 10))) == 10
     assert counted.requests <= 3  # Of six: pages are of a thousand, and the next may be on its way.
     assert sum(1 for _ in entries) == 4990
     assert counted.requests >= 5
+
+
+def test_a_listing_whose_answers_break_off_is_gone_on_with(
+    bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience
+) -> None:
+    """The client library tries again what is refused, but not half an answer."""
+    storage = open_storage(bucket.url)
+    names = [f"{number % 5}{'/.-'[number % 3]}{number:05}" for number in range(3500)]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda name: storage.write(name, b"" if name.endswith("777") else b"x"), names))
+    proxy = unreliable(bucket.server.endpoint, every=2, ways=("cut", "short"))
+    found = [entry.key for entry in open_storage(bucket.url, endpoint=proxy.url, patience=quick).list()]
+    assert sorted(found) == sorted(names)
+    assert len([fault for fault in proxy.faults if "list-type" in fault.path]) >= 2
+    proxy.every = 1
+    with pytest.raises(Unreachable):
+        list(open_storage(bucket.url, endpoint=proxy.url, patience=quick._replace(tries=2)).list())
 
 
 def test_a_folder_is_mirrored_through_a_server_that_fails(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -66,6 +67,13 @@ def config() -> str:
     return json.dumps({"identities": both})
 
 
+def switched_off(program: str) -> list[str]:
+    """Servers that newer versions start besides, on fixed ports: a second SeaweedFS on the machine would end by it."""
+    told = subprocess.run([program, "server", "-h"], capture_output=True, text=True, timeout=30, check=False)
+    options = set((told.stdout + told.stderr).split())
+    return [f"{name}=0" for name in ("-s3.port.iceberg", "-s3.port.lance") if name in options]
+
+
 @contextmanager
 def running(program: str, folder: Path) -> Iterator[Seaweed]:
     """A server with its data in this folder."""
@@ -77,6 +85,7 @@ def running(program: str, folder: Path) -> Iterator[Seaweed]:
     command = [program, "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-dir=data", "-s3", "-filer"]
     command += ["-s3.config=s3.json", "-master.volumeSizeLimitMB=256", "-volume.max=500"]
     command += [f"-{name}={port}" for name, port in ports.items()]
+    command += switched_off(program)
     master, filer = (f"http://127.0.0.1:{ports[name]}" for name in ("master.port", "filer.port"))
     seaweed = Seaweed(f"http://127.0.0.1:{ports['s3.port']}", filer)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -66,11 +67,10 @@ class S3Storage:
         wanted = Pattern(pattern, hidden=hidden)
         root, below = self._prefix, joined(self._prefix, prefix)
         with self._told(prefix):
-            for page in self._client().list(below or None, chunk_size=1000):
-                for each in page:
-                    rest = each["path"][len(below) + 1 if below else 0 :]
-                    if rest and wanted.matches(rest):
-                        yield _entry(each, each["path"][len(root) + 1 if root else 0 :])
+            for each in self._objects(below):
+                rest = each["path"][len(below) + 1 if below else 0 :]
+                if rest and wanted.matches(rest):
+                    yield _entry(each, each["path"][len(root) + 1 if root else 0 :])
 
     def stat(self, key: str) -> Entry:
         with self._told(key):
@@ -129,6 +129,57 @@ class S3Storage:
     def delete(self, key: str) -> None:
         with self._told(key), suppress(FileNotFoundError):
             self._client().delete(self._path(key))
+
+    def _objects(self, below: str) -> Iterator[Any]:
+        """What is there, without what consoles and Hadoop leave for a folder: `NAME/`, with no bytes.
+
+        The library tells such a name without its slash. What has no bytes is a folder when the next name is below it,
+        and otherwise when there is nothing by that name.
+        """
+        empty: Any = None
+        for each in chain.from_iterable(self._pages(below)):
+            is_folder = empty is None or each["path"].startswith(f"{empty['path']}/")
+            if not is_folder and self._is_there(empty):
+                yield empty
+            empty = None if each["size"] else each
+            if empty is None:
+                yield each
+        if empty is not None and self._is_there(empty):
+            yield empty
+
+    def _pages(self, below: str) -> Iterator[Sequence[Any]]:
+        """A listing, in pieces. The library tries again what is refused, but not an answer that breaks off."""
+        from obstore.exceptions import BaseError
+
+        reached = _Reached()
+        pages: Any = None
+
+        def attempt() -> Sequence[Any] | None:
+            nonlocal pages
+            with self._told(""):
+                try:
+                    if pages is None:
+                        pages = iter(self._client().list(below or None, offset=reached.key, chunk_size=1000))
+                    return next(pages, None)
+                except BaseError:
+                    pages = None
+                    raise
+
+        while True:
+            page = retried(attempt, self._patience) if reached.can_go_on else attempt()
+            if page is None:
+                return
+            yield reached.new_in(page)
+
+    def _is_there(self, found: Any) -> bool:
+        try:
+            with self._told(found["path"]):
+                self._client().head(found["path"])
+        except NotFound:
+            return False
+        except AccessDenied:  # Who may list may not look at it: then it is taken for what it seems.
+            return True
+        return True
 
     def _get(self, key: str, start: int, length: int | None, etag: str | None) -> bytes:
         options: dict[str, Any] = {}
@@ -225,6 +276,44 @@ class S3Storage:
             said = f"it said {status} {code}".strip() if status else "no answer in time, or no connection"
             return unreachable(f"{self._address} cannot be used for {what}: {said}.", tries, _UNREACHABLE)
         return FileError(f"{what} cannot be used: {text.partition(chr(10))[0]}")
+
+
+class _Reached:
+    """How far a listing has come, to go on from there: names come in order, or (SeaweedFS) folder by folder in order.
+
+    Where they come in neither, a listing that broke off cannot be gone on with: something might be left out.
+    """
+
+    def __init__(self) -> None:
+        self.key: str | None = None
+        self._in_order = self._by_folder = True
+        self._empty: set[str] = set()
+        """Names without bytes since then. They may have lost a slash, so their place in the order is not known."""
+
+    @property
+    def can_go_on(self) -> bool:
+        return self._in_order or self._by_folder
+
+    def new_in(self, page: Sequence[Any]) -> list[Any]:
+        """What of this page was not there before."""
+        new = []
+        for each in page:
+            path = each["path"]
+            if each["size"]:
+                self._look_at_order(path)
+                self.key = path
+                self._empty.clear()
+            elif path in self._empty:
+                continue
+            else:
+                self._empty.add(path)
+            new.append(each)
+        return new
+
+    def _look_at_order(self, path: str) -> None:
+        if self.key is not None:
+            self._in_order = self._in_order and path > self.key
+            self._by_folder = self._by_folder and path.split("/") > self.key.split("/")
 
 
 def _status(text: str) -> int:

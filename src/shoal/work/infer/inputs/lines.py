@@ -1,4 +1,4 @@
-"""Files of lines, as the driver lists them: where each line begins and ends. What is in a line is for the worker to see.
+"""Files of lines, as the driver lists them: where each line begins and ends. What is in a line is not looked at.
 
 A line ends with a line feed, or with the file. Every line of a text is an input; of JSON, a line of nothing but spaces
 is none.
