@@ -70,7 +70,8 @@ class Predictor(Protocol):
     def predict(self, batch: Any) -> Any:
         """One batch: an array or a tuple of them, the batch first; for a function, whatever it gives.
 
-        Raises `OutOfMemory`; anything else that it raises is the fault of the batch, or of the model.
+        Raises `OutOfMemory`; `Failed`, with the whole sentence, when a model file cannot take this batch; `Unusable`
+        when a runtime other than `as-given` cannot. What a function raises goes through.
         """
 
     def device_bytes(self) -> int:
@@ -86,8 +87,11 @@ class Models(Protocol):
     def runtimes(self) -> tuple[str, ...]:
         """The names of those that are installed, `as-given` first. Imports nothing heavy."""
 
-    def load(self, setting: Setting) -> Predictor:
-        """Load it; `setting.batch` only says what to expect. Raises `Unusable`, or `Failed` when it is no model."""
+    def load(self, setting: Setting, example: Any = None) -> Predictor:
+        """Load it; `setting.batch` only says what to expect. Raises `Unusable`, or `Failed` when it is no model.
+
+        `example` is a batch such as it will get: some conversions need one, of at least one row.
+        """
 
 
 Columns = Mapping[str, Sequence[Any]]

@@ -1,0 +1,58 @@
+"""Which libraries are installed, and whether they know GPUs, without importing them; and the device that follows."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+
+from shoal.engine.workers.runner import Failed
+
+_CUDA_LIBRARIES = {
+    "torch": (("lib", "libtorch_cuda.so"), ("lib", "libtorch_hip.so")),
+    "onnxruntime": (("capi", "libonnxruntime_providers_cuda.so"),),
+}
+_WITH_CUDA = {"torch": "a build of torch with CUDA", "onnxruntime": "onnxruntime-gpu"}
+
+
+def is_installed(library: str) -> bool:
+    """Whether it could be imported. A package that is broken may be found all the same."""
+    return find_spec(library) is not None
+
+
+def knows_cuda(library: str) -> bool:
+    """Whether this build of `torch` or `onnxruntime` can use a GPU, if there is one."""
+    found = find_spec(library)
+    folders = (found.submodule_search_locations or ()) if found else ()
+    return any(
+        os.path.exists(os.path.join(folder, *parts))
+        for folder in folders
+        for parts in _CUDA_LIBRARIES[library]
+    )
+
+
+def device_of(asked: str, library: str, *, gpu: bool) -> str:
+    """`cpu` or `cuda`: where `library` computes, when the file asks for `auto`, `cpu` or `cuda`."""
+    if asked == "cpu":
+        return "cpu"
+    if gpu and knows_cuda(library):
+        return "cuda"
+    if asked == "auto":
+        return "cpu"
+    if not gpu:
+        raise Failed(
+            "model.device is cuda, and this worker has no GPU: set resources: {gpu: 1} on a node that has one,"
+            " or model.device: auto."
+        )
+    raise Failed(
+        f"model.device is cuda, and the {library} that is installed cannot use a GPU:"
+        f" install {_WITH_CUDA[library]}, or set model.device: auto."
+    )
+
+
+def need(library: str, extra: str, what: str) -> None:
+    """Says what to install when `library`, without which `what` cannot be run as given, is missing."""
+    if not is_installed(library):
+        raise Failed(
+            f"{what} needs {library}, which is not installed: pip install 'shoal[{extra}]', or add {library}"
+            " to requirements."
+        )

@@ -1,0 +1,87 @@
+"""An ONNX file and the ways to run it: ONNX Runtime, which is as given, and OpenVINO. Converts nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from shoal.engine.workers.runner import Failed
+from shoal.work.infer.base import Predictor, Unusable
+
+from .installed import device_of, is_installed, need
+from .recognising import check_file
+from .telling import is_out_of_memory, one_line, others_told, too_large
+
+if TYPE_CHECKING:
+    from shoal.model.tuning import Setting
+    from shoal.spec.infer import ModelFile
+
+_EXTERNAL = re.compile(r"external", re.IGNORECASE)
+
+
+class OnnxModels:
+    """See `Models`."""
+
+    def __init__(self, model: ModelFile, folder: str, *, gpu: bool) -> None:
+        self._path = os.path.join(folder, str(model.onnx))
+        self._model = model
+        self._gpu = gpu
+
+    def runtimes(self) -> tuple[str, ...]:
+        on_cpu = self._model.device == "cpu" or not self._gpu
+        return ("as-given", "openvino") if on_cpu and is_installed("openvino") else ("as-given",)
+
+    def load(self, setting: Setting, example: Any = None) -> Predictor:
+        check_file(self._path, "onnx")
+        if setting.runtime in ("as-given", "onnxruntime"):
+            return self._as_given(setting)
+        if setting.runtime == "openvino":
+            return self._openvino(setting)
+        raise Unusable(f"{setting.runtime} is no way to run an ONNX file")
+
+    def _as_given(self, setting: Setting) -> Predictor:
+        need("onnxruntime", "onnx", "An ONNX file")
+        device = device_of(self._model.device, "onnxruntime", gpu=self._gpu)
+        from .running_onnxruntime import OnnxRuntimePredictor
+
+        with others_told(lambda error: Failed(self._why(error))):
+            found = OnnxRuntimePredictor(
+                self._path, runtime="as-given", device=device, threads=setting.threads
+            )
+        self._check_inputs(found)
+        return found
+
+    def _check_inputs(self, found: Predictor) -> None:
+        precision = self._model.precision
+        kinds = {tensor.dtype for tensor in found.inputs()}
+        if precision != "float32" and precision not in kinds:
+            raise Failed(
+                f"model.precision is {precision}, and ONNX Runtime computes a file as it was exported:"
+                f" {self._path} takes {', '.join(sorted(kinds))}. Export it in {precision}, or leave precision out."
+            )
+        for tensor in found.inputs():
+            if "(" in tensor.dtype:
+                raise Failed(
+                    f"The model's input {tensor.name!r} is a {tensor.dtype}, not an array:"
+                    " use model: {function: ...}."
+                )
+
+    def _openvino(self, setting: Setting) -> Predictor:
+        if not is_installed("openvino"):
+            raise Unusable("openvino is not installed")
+        from .running_openvino import OpenVinoPredictor
+
+        with others_told(lambda error: Unusable(f"OpenVINO cannot load it: {one_line(error)}")):
+            return OpenVinoPredictor(self._path, threads=setting.threads, precision=self._model.precision)
+
+    def _why(self, error: Exception) -> str:
+        if is_out_of_memory(error):
+            return too_large(self._path)
+        said = one_line(error)
+        if _EXTERNAL.search(str(error)):
+            return (
+                f"model.onnx: {self._path} keeps its weights in a file beside it, which cannot be read: {said}"
+                " Put that file into the same folder."
+            )
+        return f"model.onnx: {self._path} cannot be loaded by ONNX Runtime: {said}"

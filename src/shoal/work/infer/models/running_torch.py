@@ -1,0 +1,143 @@
+"""TorchScript in torch: loading, freezing, running. Never unpickles: `torch.jit.load` runs TorchScript alone."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from shoal.work.infer.base import Tensor
+
+from .arrays import ArrayPredictor
+
+if TYPE_CHECKING:
+    from shoal.work.infer.base import Array
+
+_CHANNELS = re.compile(r"to have (\d+) channels?, but got (\d+) channels?")
+_MODES = {"1": "L", "3": "RGB"}
+
+
+def load_module(path: str, device: str = "cpu", precision: str = "float32") -> Any:
+    """The module of a TorchScript file, ready for inference. Raises what torch raises."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # Specialised code for each new size of a batch costs more than it gives.
+        torch.jit.set_fusion_strategy([])
+        module = torch.jit.load(path, map_location=device)
+        if hasattr(module, "training"):  # A module that was frozen before it was saved has no such mark.
+            module.eval()
+        if precision != "float32":
+            module.to(getattr(torch, precision))
+    return module
+
+
+def freeze(module: Any, device: str) -> Any:
+    """The same with its weights as constants, and with what can then be folded and fused."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = module.to(memory_format=torch.channels_last)
+        if hasattr(module, "training"):
+            module = torch.jit.freeze(module)
+        return torch.jit.optimize_for_inference(module) if device == "cpu" else module
+
+
+def declared(module: Any) -> list[Tensor]:
+    """Its inputs. TorchScript knows their names, not their shapes; the kind of numbers is that of its weights."""
+    import torch
+
+    weights = [weight.dtype for weight in module.parameters() if weight.is_floating_point()]
+    kind = str(weights[0] if weights else torch.float32).removeprefix("torch.")
+    arguments = module.forward.schema.arguments[1:]
+    return [Tensor(one.name, None, kind) for one in arguments if not one.has_default_value()]
+
+
+class TorchPredictor(ArrayPredictor):
+    """See `Predictor`. `tensors` are those of the module before it was frozen."""
+
+    def __init__(
+        self, module: Any, tensors: list[Tensor], *, runtime: str, device: str, threads: int
+    ) -> None:
+        super().__init__(runtime, tensors)
+        self.device = device
+        self._module: Any = module
+        self._threads = threads
+        self._channels_last = runtime == "frozen"
+        if device == "cuda":
+            import torch
+
+            torch.cuda.reset_peak_memory_stats()
+
+    def run(self, batch: Array) -> tuple[Array, ...]:
+        import torch
+
+        # Each thread of this process has its own number, and predictors with other numbers may be loaded as well.
+        if torch.get_num_threads() != self._threads:
+            torch.set_num_threads(self._threads)
+        with torch.inference_mode():
+            return tuple(_own(tensor) for tensor in _tensors(self._module(self._given(batch))))
+
+    def _given(self, batch: Array) -> Any:
+        import numpy as np
+        import torch
+
+        given = torch.from_numpy(np.require(batch, requirements=["C", "W"])).to(self.device)
+        if given.is_floating_point():
+            given = given.to(getattr(torch, self._tensors[0].dtype))
+        if self._channels_last and given.ndim == 4:
+            given = given.contiguous(memory_format=torch.channels_last)
+        return given
+
+    def advice(self, said: str, batch: Array) -> str:
+        found = _CHANNELS.search(said)
+        if found and found[1] in _MODES:
+            return f"Set preprocess.image.mode: {_MODES[found[1]]}."
+        if "mat1 and mat2 shapes" in said and batch.ndim == 4:
+            return "Set preprocess.image.size to the size that the model was exported with."
+        return super().advice(said, batch)
+
+    def release(self) -> None:
+        if self.device == "cuda":
+            import torch
+
+            torch.cuda.empty_cache()
+
+    def device_bytes(self) -> int:
+        if self.device != "cuda":
+            return 0
+        import torch
+
+        return int(torch.cuda.max_memory_reserved())
+
+    def close(self) -> None:
+        self._module = None
+        self.release()
+
+
+def _tensors(found: Any) -> Iterator[Any]:
+    """The tensors of what a module gives, in order, however they are packed."""
+    import torch
+
+    if isinstance(found, torch.Tensor):
+        yield found
+    elif isinstance(found, Mapping):
+        for part in found.values():
+            yield from _tensors(part)
+    elif isinstance(found, tuple | list):
+        for part in found:
+            yield from _tensors(part)
+    elif found is not None:
+        raise TypeError(f"it gives a {type(found).__name__}, not a tensor")
+
+
+def _own(tensor: Any) -> Array:
+    import numpy as np
+    import torch
+
+    if tensor.dtype in (torch.float16, torch.bfloat16):
+        tensor = tensor.float()
+    return np.array(tensor.cpu().numpy())

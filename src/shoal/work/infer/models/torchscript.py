@@ -1,0 +1,164 @@
+"""A TorchScript file and the ways to run it: torch as given and frozen, and converted for ONNX Runtime and OpenVINO."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from shoal.engine.workers.runner import Failed
+from shoal.work.infer.base import Predictor, Unusable
+
+from .conversions import digest_of, forget, kept, key_of
+from .installed import device_of, is_installed, knows_cuda, need
+from .recognising import check_file
+from .telling import is_out_of_memory, one_line, others_told, too_large
+
+if TYPE_CHECKING:
+    from shoal.model.tuning import Setting
+    from shoal.spec.infer import ModelFile
+
+_ONNX = "model.onnx"
+
+
+class TorchScriptModels:
+    """See `Models`."""
+
+    def __init__(self, model: ModelFile, folder: str, cache: str, *, gpu: bool) -> None:
+        self._path = os.path.join(folder, str(model.torchscript))
+        self._model = model
+        self._cache = cache
+        self._gpu = gpu
+        self._digest: tuple[tuple[int, int], str] | None = None
+
+    def runtimes(self) -> tuple[str, ...]:
+        found = ["as-given", "frozen"]
+        if self._model.device == "cpu" or not self._gpu or not knows_cuda("torch"):
+            if is_installed("onnxruntime") and self._model.precision == "float32":
+                found.append("onnxruntime")
+            if is_installed("openvino"):
+                found.append("openvino")
+        return tuple(found)
+
+    def load(self, setting: Setting, example: Any = None) -> Predictor:
+        check_file(self._path, "torchscript")
+        if setting.runtime in ("as-given", "frozen"):
+            return self._in_torch(setting)
+        if setting.runtime not in self.runtimes():
+            raise Unusable(f"{setting.runtime} is not installed, or cannot do this device and precision")
+        return self._converted(setting, example)
+
+    def _in_torch(self, setting: Setting) -> Predictor:
+        need("torch", "torch", "A TorchScript file")
+        device = device_of(self._model.device, "torch", gpu=self._gpu)
+        from .running_torch import TorchPredictor, declared, freeze, load_module
+
+        with others_told(lambda error: Failed(self._why(error))):
+            module = load_module(self._path, device, self._model.precision)
+        tensors = declared(module)
+        if setting.runtime == "frozen":
+            with others_told(lambda error: Unusable(f"torch cannot freeze it: {one_line(error)}")):
+                module = freeze(module, device)
+        return TorchPredictor(
+            module, tensors, runtime=setting.runtime, device=device, threads=setting.threads
+        )
+
+    def _why(self, error: Exception) -> str:
+        if is_out_of_memory(error):
+            return too_large(self._path)
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        hint = ""
+        if "::" in said and "Unknown builtin op" in said:
+            hint = " It needs a library of operators: use model: {function: ...}, a class that imports it."
+        return f"model.torchscript: {self._path} cannot be loaded by torch: {said}{hint}"
+
+    def _converted(self, setting: Setting, example: Any) -> Predictor:
+        """From the cache, or converted now; once more where what was kept turns out to be damaged."""
+        key = self._key(setting.runtime, example)
+        make = self._maker(setting.runtime, example)
+        with others_told(lambda error: Unusable(f"{setting.runtime} cannot run it: {one_line(error)}")):
+            folder = kept(self._cache, key, make)
+            try:
+                return self._open(folder, setting)
+            except Exception:  # noqa: BLE001 - whatever it is, a new one is tried before it is told
+                forget(self._cache, key)
+            return self._open(kept(self._cache, key, make), setting)
+
+    def _open(self, folder: str, setting: Setting) -> Predictor:
+        if setting.runtime == "openvino":
+            from .running_openvino import MODEL, OpenVinoPredictor
+
+            path = os.path.join(folder, MODEL)
+            return OpenVinoPredictor(path, threads=setting.threads, precision=self._model.precision)
+        from .running_onnxruntime import OnnxRuntimePredictor
+
+        path = os.path.join(folder, _ONNX)
+        return OnnxRuntimePredictor(path, runtime="onnxruntime", device="cpu", threads=setting.threads)
+
+    def _key(self, runtime: str, example: Any) -> str:
+        """An example counts by what of it is kept in a conversion: its rank, its channels, its kind of values."""
+        like = None if example is None else (example.ndim, example.shape[1:2], str(example.dtype))
+        return key_of(self._content(), ("torch", runtime), runtime, like)
+
+    def _content(self) -> str:
+        """The digest of the file, which is read again only when it changed."""
+        found = os.stat(self._path)
+        mark = (found.st_size, found.st_mtime_ns)
+        if self._digest is None or self._digest[0] != mark:
+            self._digest = (mark, digest_of(self._path))
+        return self._digest[1]
+
+    def _maker(self, runtime: str, example: Any) -> Callable[[str], None]:
+        def make(folder: str) -> None:
+            need("torch", "torch", "A TorchScript file")
+            from .running_torch import load_module
+
+            with others_told(lambda error: Failed(self._why(error))):
+                module = load_module(self._path)
+            if runtime == "openvino":
+                from .running_openvino import convert
+
+                convert(module, _example(example), folder)
+            else:
+                _export(module, _example(example), os.path.join(folder, _ONNX))
+
+        return make
+
+
+def _example(batch: Any) -> Any:
+    """Two rows, as one would be taken for a fixed number."""
+    if batch is None:
+        return None
+    import numpy as np
+    import torch
+
+    rows = np.array(np.resize(batch[:2], (2, *batch.shape[1:])))
+    tensor = torch.from_numpy(rows)
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+def _export(module: Any, example: Any, path: str) -> None:
+    """Write a TorchScript module as ONNX. Sizes stay open, or, where torch cannot do that, only the number of rows."""
+    if example is None:
+        raise Unusable("it has to be converted to ONNX, which takes an example of a batch")
+    import torch
+
+    every = {axis: f"size_{axis}" for axis in range(example.ndim) if axis != 1 or example.ndim != 4}
+    for axes in (every, {0: "rows"}):
+        try:
+            with warnings.catch_warnings(), torch.inference_mode():
+                warnings.simplefilter("ignore")
+                torch.onnx.export(
+                    module,
+                    (example,),
+                    path,
+                    input_names=["input"],
+                    dynamic_axes={"input": axes},
+                    dynamo=False,
+                )
+        except Exception as error:  # noqa: BLE001 - the exporter raises all sorts of things
+            said = one_line(error)
+        else:
+            return
+    raise Unusable(f"torch cannot convert it to ONNX: {said}")
