@@ -13,6 +13,7 @@ from .yaml_nodes import compose
 _SEGMENT = r'(?:"[^"]*"|[^.="]+)'
 _PATH = re.compile(rf"({_SEGMENT}(?:\.{_SEGMENT})*)=(.*)", re.DOTALL)
 _LONGEST_SHOWN = 100
+AUTO = "auto"
 
 
 class Override(NamedTuple):
@@ -68,7 +69,7 @@ def _put(node: Node | None, path: tuple[str, ...], value: Node, above: tuple[str
     if not path:
         return value
     head, rest = path[0], path[1:]
-    if node is None or node.value is None:
+    if node is None or node.value in (None, AUTO):  # To say one thing is to leave the rest to Shoal.
         node = Node({}, origin=value.origin)
     if isinstance(node.value, dict):
         return node.holding({**node.value, head: _put(node.value.get(head), rest, value, (*above, head))})
