@@ -189,3 +189,45 @@ def test_a_folder_is_mirrored_through_a_server_that_fails(
     for number in range(60):
         name = f"{number % 5}/{number}"
         assert (tmp_path / "copy" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
+
+
+@pytest.mark.parametrize("way", ["503", "reset", "cut", "short"])
+def test_a_listing_whose_pages_break_off_goes_on_where_it_was(
+    bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience, way: str
+) -> None:
+    proxy = unreliable(bucket.server.endpoint, every=2, ways=(way,))
+    storage = open_storage(f"{bucket.url}/some", endpoint=proxy.url, patience=quick)
+    keys = sorted(f"{number % 7}/{number}" for number in range(1500))
+    straight = open_storage(f"{bucket.url}/some")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: straight.write(key, b""), keys))
+    for _ in range(4):
+        assert sorted(entry.key for entry in storage.list()) == keys
+    assert len(proxy.faults) >= 4
+
+
+@pytest.mark.parametrize("way", ["503", "reset", "late", "cut"])
+def test_a_delete_whose_answer_is_lost_is_done_again(
+    bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience, way: str
+) -> None:
+    proxy = unreliable(bucket.server.endpoint, every=2, ways=(way,))
+    storage = open_storage(bucket.url, endpoint=proxy.url, patience=quick)
+    straight = open_storage(bucket.url)
+    for number in range(6):
+        straight.write(f"{number}", b"x")
+    for number in range(6):
+        storage.delete(f"{number}")
+    assert list(straight.list()) == []
+    assert len(proxy.faults) >= 3
+
+
+@pytest.mark.parametrize("way", ["cut", "short"])
+def test_an_answer_that_breaks_off_is_asked_for_again_also_when_it_is_a_no(
+    bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience, way: str
+) -> None:
+    proxy = unreliable(bucket.server.endpoint, every=2, ways=(way,))
+    storage = open_storage(bucket.url, endpoint=proxy.url, patience=quick)
+    for _ in range(4):
+        with pytest.raises(NotFound):
+            storage.read("nothing")
+    assert len(proxy.faults) >= 2

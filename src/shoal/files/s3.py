@@ -5,12 +5,19 @@ from __future__ import annotations
 import os
 import re
 import threading
+<<<<<<< HEAD
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import chain
+=======
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
+>>>>>>> outputs
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from shoal.errors import AccessDenied, FileError, NotFound, SpecError, Unreachable
 from shoal.files.base import PIECE_BYTES, Entry, Patience, checked_key, checked_prefix, joined
@@ -21,7 +28,9 @@ from shoal.files.patterns import Pattern
 from shoal.files.pieces import open_pieces
 from shoal.files.retrying import retried, unreachable
 
+T = TypeVar("T")
 _MOST_PARTS = 9000  # of 10,000 that S3 allows in one upload
+_PAGE = 1000
 _WHOLE_REQUEST_S = 3600
 """A stalled request ends by `answer_s`; this one only ends what trickles for ever."""
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -67,7 +76,11 @@ class S3Storage:
         wanted = Pattern(pattern, hidden=hidden)
         root, below = self._prefix, joined(self._prefix, prefix)
         with self._told(prefix):
+<<<<<<< HEAD
             for each in self._objects(below):
+=======
+            for each in self._listed(below):
+>>>>>>> outputs
                 rest = each["path"][len(below) + 1 if below else 0 :]
                 if rest and wanted.matches(rest):
                     yield _entry(each, each["path"][len(root) + 1 if root else 0 :])
@@ -102,7 +115,8 @@ class S3Storage:
         with told(str(data) if isinstance(data, Path) else path), self._told(key):
             size_bytes = data.stat().st_size if isinstance(data, Path) else len(data)
             part_bytes = max(PIECE_BYTES, size_bytes // _MOST_PARTS + 1)
-            self._client().put(path, data, chunk_size=part_bytes, max_concurrency=4)
+            put = partial(self._client().put, path, data, chunk_size=part_bytes, max_concurrency=4)
+            self._whole(joined(self.url, key), put)
 
     def write_new(self, key: str, data: bytes) -> bool:
         """Retried here and not by the library, which could not tell our own earlier try from somebody else's."""
@@ -127,8 +141,47 @@ class S3Storage:
         return retried(attempt, self._patience)
 
     def delete(self, key: str) -> None:
-        with self._told(key), suppress(FileNotFoundError):
-            self._client().delete(self._path(key))
+        """Retried here: the library takes a connection that breaks for a delete that may have been done."""
+        path = self._path(key)
+
+        def attempt() -> None:
+            with self._told(key), suppress(FileNotFoundError):
+                self._client(retries=False).delete(path)
+
+        retried(attempt, self._patience)
+
+    def _listed(self, below: str) -> Iterator[Any]:
+        """All objects below, in order."""
+        client = self._client()
+        last: str | None = None
+        pages: Any = None
+
+        def next_page() -> Any:
+            nonlocal pages
+            pages = pages or client.list(below or None, offset=last, chunk_size=_PAGE)
+            try:
+                return next(pages, None)
+            except Exception:
+                pages = None  # It cannot go on: the next try begins after the last page.
+                raise
+
+        while page := self._whole(joined("s3:/", self._bucket, below), next_page):
+            yield from page
+            last = page[-1]["path"]
+
+    def _whole(self, what: str, action: Callable[[], T]) -> T:
+        """What the action gives. The library tries requests again, but not where an answer broke off: this does."""
+        from obstore.exceptions import BaseError
+
+        def attempt() -> T:
+            try:
+                return action()
+            except BaseError as error:
+                if "body error" not in str(error):
+                    raise
+                raise self._translated(error, what) from error
+
+        return retried(attempt, self._patience)
 
     def _objects(self, below: str) -> Iterator[Any]:
         """What is there, without what consoles and Hadoop leave for a folder: `NAME/`, with no bytes.
@@ -189,7 +242,10 @@ class S3Storage:
             options["if_match"] = etag
         with self._told(key):
             try:
-                return bytes(self._client().get(self._path(key), options=options).bytes())
+                client, path = self._client(), self._path(key)
+                return self._whole(
+                    joined(self.url, key), lambda: bytes(client.get(path, options=options).bytes())
+                )
             except Exception as error:
                 if _status(str(error)) == 416:  # It ends before `start`.
                     return b""

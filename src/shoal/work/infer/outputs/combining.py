@@ -22,7 +22,7 @@ from shoal.work.infer.outputs.layout import ERRORS
 from shoal.work.infer.outputs.parts import METADATA
 from shoal.work.infer.outputs.schemas import final, merged
 
-GROUP_ROWS = 50_000
+GROUP_ROWS = 20_000
 """How many errors are held at once."""
 LOST = "the record of this error was removed"
 _REASONS_COUNTED = 10_000

@@ -1,0 +1,104 @@
+"""What a run of inference came to: a document for the record, and lines for people. Reads and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shoal.units import format_seconds, format_size
+from shoal.work.infer.outputs import Totals
+
+PHASES = ("listing", "reading", "decoding", "preprocessing", "predicting", "writing")
+REASONS_SHOWN = 3
+MISSING_SHOWN = 5
+_LONGEST_REASON = 120
+
+
+def summary(
+    totals: Totals,
+    *,
+    listing_s: float,
+    seconds: float,
+    runtime: str | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """The document. `seconds` is the wall time of the whole run, over all its sessions; `listing_s` how much of it
+    went by with listing alone, before there was anything to do. `more` are JSON values to keep beside.
+
+    Seconds by phase are summed over threads and workers, except listing, so that they may be more than `seconds`.
+    """
+    phases = {"listing": listing_s, **totals.seconds}
+    return {
+        "rows": totals.rows,
+        "errors": totals.errors,
+        "parts": totals.parts,
+        "bytes": totals.bytes,
+        "seconds": seconds,
+        "rows_per_second": _rate(totals.rows, seconds),
+        "rows_per_second_without_listing": _rate(totals.rows, seconds - listing_s),
+        "phase_seconds": {name: phases[name] for name in sorted(phases, key=_order)},
+        "reasons": dict(totals.reasons),
+        "missing": list(totals.missing),
+        "runtime": runtime,
+        **more,
+    }
+
+
+def in_words(document: Mapping[str, Any]) -> list[str]:
+    """The lines for a terminal, from the document as it was recorded."""
+    lines = [f"{_count(document['rows'], 'row')} in {_count(document['parts'], 'part')}{_speed(document)}."]
+    phases = {name: spent for name, spent in document["phase_seconds"].items() if spent > 0}
+    if phases:
+        told = ", ".join(f"{name} {format_seconds(spent)}" for name, spent in phases.items())
+        lines.append(f"Where the time went, summed over threads: {told}.")
+    if document["bytes"]:
+        lines.append(f"Read: {format_size(document['bytes'])}.")
+    if document["errors"]:
+        lines += _about_errors(document["errors"], document["reasons"])
+    if document["missing"]:
+        lines.append(_about_missing(document["missing"]))
+    return lines
+
+
+def _speed(document: Mapping[str, Any]) -> str:
+    whole, rest = document["rows_per_second"], document["rows_per_second_without_listing"]
+    if not whole:
+        return ""
+    runtime = f" with {document['runtime']}" if document.get("runtime") else ""
+    said = f", {_number(whole)} a second{runtime}"
+    return f"{said}; {_number(rest)} a second without listing" if _number(rest) != _number(whole) else said
+
+
+def _about_errors(errors: int, reasons: Mapping[str, int]) -> list[str]:
+    lines = [f"{_count(errors, 'input')} could not be used; errors.parquet says which and why:"]
+    shown = sorted(reasons.items(), key=lambda each: -each[1])[:REASONS_SHOWN]
+    lines += [f"  {count:,} x {_shortened(reason)}" for reason, count in shown]
+    rest = errors - sum(count for _, count in shown)
+    return [*lines, f"  and {rest:,} more"] if rest > 0 else lines
+
+
+def _about_missing(missing: Sequence[int]) -> str:
+    some = ", ".join(map(str, missing[:MISSING_SHOWN])) + (", ..." if len(missing) > MISSING_SHOWN else "")
+    are = "is" if len(missing) == 1 else "are"
+    return f"{_count(len(missing), 'part')} of items that were done {are} gone (items {some})."
+
+
+def _rate(rows: int, seconds: float) -> float:
+    return rows / seconds if seconds > 0 else 0.0
+
+
+def _order(phase: str) -> tuple[int, str]:
+    return (PHASES.index(phase) if phase in PHASES else len(PHASES), phase)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _number(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
+def _shortened(text: str) -> str:
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return line if len(line) <= _LONGEST_REASON else f"{line[: _LONGEST_REASON - 3]}..."

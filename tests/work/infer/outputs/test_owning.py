@@ -1,0 +1,159 @@
+"""An output folder is one run's; what Shoal did not write there stays."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from shoal.errors import SpecError
+from shoal.spec.infer import Output
+from shoal.store.home import find_home
+from shoal.work.infer.base import Facts
+from shoal.work.infer.outputs import PartWriter, claim, document_of, ensure_ours, finish, rows
+from shoal.work.infer.outputs.layout import OWNER, opened
+
+
+def dead(_run: str, _home: str) -> bool:
+    return False
+
+
+def alive(_run: str, _home: str) -> bool:
+    return True
+
+
+def fill(output: Output, run: str, parts: int) -> None:
+    """A finished output of this run."""
+    claim(output, ".", run, "home", is_alive=dead)
+    writer = PartWriter(output, ".", run)
+    done = []
+    for seq in range(parts):
+        errors = [({"path": "bad"}, "truncated")]
+        facts = writer.write(seq, 1, "c", {"path": [f"{seq}"]}, {"by": [run]}, errors, Facts(0, 0))
+        done.append((seq, document_of(facts)))
+    finish(output, ".", run, done)
+
+
+def test_a_new_folder_becomes_ours(output: Output) -> None:
+    assert claim(output, ".", "cats-7f3a", "the/home", is_alive=alive) == []
+    owner = json.loads(opened(output, ".").read(OWNER))
+    assert owner == {"run": "cats-7f3a", "home": "the/home", "name": "cats"}
+    ensure_ours(output, ".", "cats-7f3a")
+    assert claim(output, ".", "cats-7f3a", "the/home", is_alive=alive) == []
+
+
+def test_the_next_run_replaces_what_the_last_one_wrote(output: Output) -> None:
+    fill(output, "a-1", 3)
+    (note,) = claim(output, ".", "b-2", "home", is_alive=dead)
+    assert "held 3 parts of run a-1" in note
+    assert [entry.key for entry in opened(output, ".").list(hidden=True)] == [OWNER]
+    fill(output, "b-2", 1)
+    assert [row["by"] for row in rows(output, ".")] == ["b-2"]
+    with pytest.raises(SpecError, match=r"is the output of run b-2 now: what run a-1 wrote there is gone"):
+        ensure_ours(output, ".", "a-1")
+
+
+def test_the_output_of_a_run_that_goes_on_is_left_alone(local_output: Output) -> None:
+    fill(local_output, "a-1", 1)
+    asked = []
+
+    def is_alive(run: str, home: str) -> bool:
+        asked.append((run, home))
+        return True
+
+    with pytest.raises(SpecError, match="is the output of run a-1, which is running") as caught:
+        claim(local_output, ".", "b-2", "home", is_alive=is_alive)
+    assert "shoal stop a-1" in str(caught.value.hint)
+    assert asked == [("a-1", "home")]
+    assert len(list(rows(local_output, "."))) == 1
+
+
+@pytest.mark.parametrize("is_owned", [True, False])
+def test_a_folder_with_other_files_is_refused_and_nothing_is_removed(
+    local_output: Output, is_owned: bool
+) -> None:
+    if is_owned:
+        fill(local_output, "a-1", 1)
+    folder = Path(local_output.path)
+    for number in range(5):
+        (folder / "photos").mkdir(parents=True, exist_ok=True)
+        (folder / "photos" / f"{number}.jpg").touch()
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(SpecError, match=r"holds files that are of no run: photos/\d.jpg, .*, \.\.\.") as caught:
+        claim(local_output, ".", "b-2", "home", is_alive=dead)
+    assert "new or empty folder" in str(caught.value.hint)
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["part-000000.parquet", "errors.parquet"])
+def test_parts_that_nobody_says_are_ours_are_other_files(local_output: Output, name: str) -> None:
+    os.makedirs(local_output.path)
+    Path(local_output.path, name).touch()
+    for take in (
+        lambda: claim(local_output, ".", "b-2", "home", is_alive=dead),
+        lambda: ensure_ours(local_output, ".", "b-2"),
+    ):
+        with pytest.raises(SpecError, match=f"of no run: {name}"):
+            take()
+
+
+def test_hidden_files_of_others_are_not_in_the_way(local_output: Output) -> None:
+    fill(local_output, "a-1", 1)
+    for name in (".gitignore", ".cache/x"):
+        path = Path(local_output.path, name)
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    claim(local_output, ".", "b-2", "home", is_alive=dead)
+    assert Path(local_output.path, ".gitignore").exists()
+    assert Path(local_output.path, ".cache", "x").exists()
+
+
+def test_what_a_killed_writer_left_aside_is_removed(local_output: Output) -> None:
+    fill(local_output, "a-1", 1)
+    aside = Path(local_output.path, ".part-000007.parquet.0123abcd.part")
+    aside.touch()
+    claim(local_output, ".", "b-2", "home", is_alive=dead)
+    assert not aside.exists()
+
+
+def test_a_resume_makes_the_folder_ours_if_nobody_has_it(local_output: Output) -> None:
+    ensure_ours(local_output, ".", "a-1", home="home")
+    with pytest.raises(SpecError, match="run a-1, which is running"):
+        claim(local_output, ".", "b-2", "home", is_alive=alive)
+
+
+def test_an_owner_that_cannot_be_read_is_an_error_that_names_the_file(local_output: Output) -> None:
+    opened(local_output, ".").write(OWNER, b"{")
+    with pytest.raises(SpecError, match=r"\.shoal-output/run\.json cannot be read"):
+        claim(local_output, ".", "b-2", "home", is_alive=dead)
+
+
+@pytest.mark.parametrize("earlier", [0, 2])
+def test_of_runs_that_begin_at_once_one_gets_the_folder(output: Output, earlier: int) -> None:
+    if earlier:
+        fill(output, "a-1", earlier)
+
+    def begin(run: str) -> str | None:
+        try:
+            claim(output, ".", run, "home", is_alive=lambda each, _: each.startswith("b-"))
+        except SpecError as error:
+            return str(error)
+        return None
+
+    runs = [f"b-{number}" for number in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        told = dict(zip(runs, pool.map(begin, runs), strict=True))
+    (winner,) = (run for run in runs if told[run] is None)
+    assert all(f"run {winner}, which is running" in str(told[run]) for run in runs if run != winner)
+    ensure_ours(output, ".", winner)
+    assert list(rows(output, ".")) == []
+
+
+def test_the_output_is_no_home_of_runs(local_output: Output) -> None:
+    fill(local_output, "a-1", 1)
+    home = os.path.join(os.path.dirname(local_output.path), ".shoal")
+    os.makedirs(home)
+    assert find_home(local_output.path, {}) == home

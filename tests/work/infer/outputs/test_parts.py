@@ -1,0 +1,158 @@
+"""A part is written once and whole, says what it is, and can be read together with all others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet as pq
+import pytest
+
+from shoal.engine.workers.runner import Failed
+from shoal.errors import AccessDenied
+from shoal.spec.infer import Output
+from shoal.work.infer.base import Facts
+from shoal.work.infer.outputs import PartWriter, rows
+
+FACTS = Facts(0, 0, bytes=7, seconds={"reading": 0.5})
+COLUMNS = {"label": ["on", "off"], "prob": np.array([0.25, 0.75], np.float32)}
+BAD = [({"path": "c"}, "truncated")]
+
+
+def write(
+    writer: PartWriter, seq: int = 0, attempt: int = 1, columns: Any = COLUMNS, errors: Any = (), n: int = 2
+) -> Facts:
+    keys = {"path": [f"{seq}/{number}" for number in range(n)]}
+    return writer.write(seq, attempt, f"content {seq}", keys, columns, errors, FACTS)
+
+
+def shown(folder: Path) -> set[str]:
+    """What a person sees in the folder."""
+    return {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+
+
+def test_a_part_is_found_by_whoever_comes_later(output: Output) -> None:
+    writer = PartWriter(output, ".", "a-1")
+    assert writer.find(12, "content 12") is None
+    facts = write(writer, 12, errors=BAD)
+    assert facts == Facts(2, 1, 7, {"reading": 0.5}, attempt=1)
+    assert PartWriter(output, ".", "a-1").find(12, "content 12") == facts
+    assert list(rows(output, ".")) == [
+        {"path": "12/0", "label": "on", "prob": 0.25},
+        {"path": "12/1", "label": "off", "prob": 0.75},
+    ]
+
+
+def test_a_second_attempt_takes_over_what_the_first_wrote(output: Output) -> None:
+    first = write(PartWriter(output, ".", "a-1"), attempt=1, errors=BAD)
+    other = {"label": ["x", "y"], "prob": np.zeros(2, np.float32)}
+    assert write(PartWriter(output, ".", "a-1"), attempt=2, columns=other) == first
+    assert [row["label"] for row in rows(output, ".")] == ["on", "off"]
+
+
+def test_a_part_of_another_run_or_of_other_inputs_fails_the_item(local_output: Output) -> None:
+    write(PartWriter(local_output, ".", "a-1"))
+    with pytest.raises(Failed, match=r"part-000000.parquet is there already, and is of run a-1"):
+        PartWriter(local_output, ".", "b-2").find(0, "content 0")
+    with pytest.raises(Failed, match="of run a-1"):
+        write(PartWriter(local_output, ".", "b-2"))
+    with pytest.raises(Failed, match="of other inputs"):
+        PartWriter(local_output, ".", "a-1").find(0, "other content")
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"no Parquet"])
+def test_a_file_that_is_no_part_fails_the_item(local_output: Output, content: bytes) -> None:
+    os.makedirs(local_output.path)
+    Path(local_output.path, "part-000000.parquet").write_bytes(content)
+    with pytest.raises(Failed, match="is no part that Shoal wrote"):
+        PartWriter(local_output, ".", "a-1").find(0, "content 0")
+
+
+def test_parquet_that_shoal_did_not_write_is_no_part(local_output: Output) -> None:
+    os.makedirs(local_output.path)
+    pq.write_table(pyarrow.table({"path": ["a"]}), f"{local_output.path}/part-000000.parquet")
+    with pytest.raises(Failed, match="is no part that Shoal wrote"):
+        PartWriter(local_output, ".", "a-1").find(0, "content 0")
+
+
+def test_numbers_of_items_have_six_digits_or_more(local_output: Output) -> None:
+    writer = PartWriter(local_output, ".", "a-1")
+    for seq in (7, 1_234_567):
+        write(writer, seq)
+    assert shown(Path(local_output.path)) == {"part-000007.parquet", "part-1234567.parquet"}
+    assert [row["path"] for row in rows(local_output, ".")] == ["7/0", "7/1", "1234567/0", "1234567/1"]
+
+
+def test_workers_agree_on_types(local_output: Output) -> None:
+    write(PartWriter(local_output, ".", "a-1"), 0)
+    as_lists = {"label": [None, "off"], "prob": [1, 0.5]}
+    write(PartWriter(local_output, ".", "a-1"), 1, columns=as_lists)
+    table = pq.read_table(local_output.path)
+    assert [str(field.type) for field in table.schema] == ["string", "string", "float"]
+    assert table.column("label").to_pylist() == ["on", "off", None, "off"]
+    assert table.column("prob").to_pylist() == [0.25, 0.75, 1, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"label": [1, 2], "prob": [0.5, 0.5]}, "'label' holds int64 here and string"),
+        ({"label": ["on", "off"]}, "The columns here are path, label, and parts .* have path, label, prob"),
+        ({**COLUMNS, "more": [1, 2]}, "columns here are path, label, prob, more"),
+        ({"label": ["on"], "prob": [0.5]}, "not of one length: path 2, label 1, prob 1"),
+        ({**COLUMNS, "path": [1, 2]}, "The model gives a column 'path'"),
+    ],
+)
+def test_what_could_not_be_read_together_fails_the_item(
+    local_output: Output, columns: Any, why: str
+) -> None:
+    write(PartWriter(local_output, ".", "a-1"), 0)
+    with pytest.raises(Failed, match=why):
+        write(PartWriter(local_output, ".", "a-1"), 1, columns=columns)
+    assert shown(Path(local_output.path)) == {"part-000000.parquet"}
+
+
+def test_a_storage_that_refuses_says_so(local_output: Output, tmp_path: Path) -> None:
+    os.symlink(tmp_path, local_output.path)
+    (tmp_path / ".shoal-output").symlink_to("/")
+    with pytest.raises(AccessDenied):
+        write(PartWriter(local_output, ".", "a-1"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of one megabyte."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a small disk")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    made = subprocess.run(command, capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip(f"this system does not let us mount a disk: {made.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.root
+def test_a_full_disk_fails_the_item_in_a_sentence_and_leaves_nothing(small_disk: Path) -> None:
+    output = Output(path=str(small_disk / "out"))
+    writer = PartWriter(output, ".", "a-1")
+    write(writer, 0)
+    filler = small_disk / "filler"
+    with suppress(OSError), filler.open("wb", buffering=0) as file:
+        while file.write(b"x" * 4096):
+            pass
+    with pytest.raises(Failed, match=r"The disk of the output is full: .*part-000001.parquet was not written"):
+        write(writer, 1, errors=BAD)
+    assert shown(small_disk / "out") == {"part-000000.parquet"}
+    assert [path.name for path in small_disk.rglob("*.part")] == []
+    filler.unlink()
+    assert write(writer, 1, attempt=2).rows == 2
+    assert pq.read_table(output.path).num_rows == 4
