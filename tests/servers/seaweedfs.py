@@ -20,7 +20,6 @@ from servers.processes import NotStarted, free_ports, server
 
 ACCESS_KEY, SECRET_KEY = "reader-and-writer", "not-much-of-a-secret"
 READ_ONLY_KEY = "reader"
-ON_FIXED_PORTS = ("s3.port.iceberg", "s3.port.lance")
 """Services of it that nobody needs here: with them, two tests at once would take each other's ports."""
 _ATTEMPTS = 3
 _numbers = count(1)
@@ -69,18 +68,11 @@ def config() -> str:
     return json.dumps({"identities": both})
 
 
-<<<<<<< HEAD
 def switched_off(program: str) -> list[str]:
     """Servers that newer versions start besides, on fixed ports: a second SeaweedFS on the machine would end by it."""
     told = subprocess.run([program, "server", "-h"], capture_output=True, text=True, timeout=30, check=False)
     options = set((told.stdout + told.stderr).split())
     return [f"{name}=0" for name in ("-s3.port.iceberg", "-s3.port.lance") if name in options]
-=======
-def options(program: str) -> str:
-    """What it says of its options, which differ between versions."""
-    shown = subprocess.run([program, "server", "-h"], capture_output=True, text=True, timeout=60, check=False)
-    return shown.stdout + shown.stderr
->>>>>>> outputs
 
 
 @contextmanager
@@ -94,11 +86,7 @@ def running(program: str, folder: Path) -> Iterator[Seaweed]:
     command = [program, "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-dir=data", "-s3", "-filer"]
     command += ["-s3.config=s3.json", "-master.volumeSizeLimitMB=256", "-volume.max=500"]
     command += [f"-{name}={port}" for name, port in ports.items()]
-<<<<<<< HEAD
     command += switched_off(program)
-=======
-    command += [f"-{name}=0" for name in ON_FIXED_PORTS if f"-{name} " in options(program)]
->>>>>>> outputs
     master, filer = (f"http://127.0.0.1:{ports[name]}" for name in ("master.port", "filer.port"))
     seaweed = Seaweed(f"http://127.0.0.1:{ports['s3.port']}", filer)
 

@@ -5,17 +5,11 @@ from __future__ import annotations
 import os
 import re
 import threading
-<<<<<<< HEAD
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from datetime import timedelta
-from itertools import chain
-=======
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
->>>>>>> outputs
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -30,7 +24,6 @@ from shoal.files.retrying import retried, unreachable
 
 T = TypeVar("T")
 _MOST_PARTS = 9000  # of 10,000 that S3 allows in one upload
-_PAGE = 1000
 _WHOLE_REQUEST_S = 3600
 """A stalled request ends by `answer_s`; this one only ends what trickles for ever."""
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -76,11 +69,7 @@ class S3Storage:
         wanted = Pattern(pattern, hidden=hidden)
         root, below = self._prefix, joined(self._prefix, prefix)
         with self._told(prefix):
-<<<<<<< HEAD
             for each in self._objects(below):
-=======
-            for each in self._listed(below):
->>>>>>> outputs
                 rest = each["path"][len(below) + 1 if below else 0 :]
                 if rest and wanted.matches(rest):
                     yield _entry(each, each["path"][len(root) + 1 if root else 0 :])
@@ -149,25 +138,6 @@ class S3Storage:
                 self._client(retries=False).delete(path)
 
         retried(attempt, self._patience)
-
-    def _listed(self, below: str) -> Iterator[Any]:
-        """All objects below, in order."""
-        client = self._client()
-        last: str | None = None
-        pages: Any = None
-
-        def next_page() -> Any:
-            nonlocal pages
-            pages = pages or client.list(below or None, offset=last, chunk_size=_PAGE)
-            try:
-                return next(pages, None)
-            except Exception:
-                pages = None  # It cannot go on: the next try begins after the last page.
-                raise
-
-        while page := self._whole(joined("s3:/", self._bucket, below), next_page):
-            yield from page
-            last = page[-1]["path"]
 
     def _whole(self, what: str, action: Callable[[], T]) -> T:
         """What the action gives. The library tries requests again, but not where an answer broke off: this does."""
