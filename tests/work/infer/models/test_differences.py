@@ -58,7 +58,9 @@ def test_other_shapes_and_numbers_of_outputs_do_not_agree() -> None:
         INFINITE,
         "the output has the shape (1, 3), as given (1, 2)",
     )
-    assert difference((scores([1]), scores([1])), scores([1]))[1] == "it gives 1 outputs, the model as given 2"
+    assert (
+        difference((scores([1]), scores([1])), scores([1]))[1] == "it gives 1 outputs, the model as given 2"
+    )
 
 
 def test_the_largest_difference_is_that_of_all_outputs() -> None:

@@ -52,7 +52,13 @@ def test_what_fits_is_not_talked_about(shape: tuple[int | None, ...] | None) -> 
 
 @pytest.mark.parametrize(
     ("wanted", "given"),
-    [("float16", "float32"), ("bfloat16", "float64"), ("float32", "uint8"), ("int64", "int32"), ("int32", "int64")],
+    [
+        ("float16", "float32"),
+        ("bfloat16", "float64"),
+        ("float32", "uint8"),
+        ("int64", "int32"),
+        ("int32", "int64"),
+    ],
 )
 def test_numbers_that_can_be_cast_are_no_reason(wanted: str, given: str) -> None:
     assert told(None, image(3, 8, 8, dtype=given), wanted) is None

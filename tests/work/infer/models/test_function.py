@@ -68,7 +68,9 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     (tmp_path / f"{module}.py").write_text(CODE)
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def load(name: str, threads: int = 1, *, gpu: bool = False, runtime: str = "as-given", **options: Any) -> Any:
+    def load(
+        name: str, threads: int = 1, *, gpu: bool = False, runtime: str = "as-given", **options: Any
+    ) -> Any:
         model = ModelFile(function=f"{module}:{name}", **options)
         return models(model, str(tmp_path), str(tmp_path), gpu=gpu).load(Setting(runtime, 8, threads))
 

@@ -70,7 +70,9 @@ def test_several_outputs_come_in_order_with_their_names(save_onnx: Save, as_give
     np.testing.assert_array_equal(np.abs(found[0]), found[1])
 
 
-@pytest.mark.parametrize(("kind", "given"), [("FLOAT16", "float32"), ("DOUBLE", "float32"), ("FLOAT", "float64")])
+@pytest.mark.parametrize(
+    ("kind", "given"), [("FLOAT16", "float32"), ("DOUBLE", "float32"), ("FLOAT", "float64")]
+)
 def test_floats_are_cast_to_what_the_model_takes(
     save_linear: Save, as_given: Setting, kind: str, given: str
 ) -> None:
@@ -105,7 +107,9 @@ def test_a_model_that_fails_inside_says_so_in_one_sentence(save_onnx: Save, as_g
     node = helper.make_node("Reshape", ["x", "shape"], ["y"])
     weights = {"shape": np.array([2, 7], dtype=np.int64)}
     path = save_onnx([node], [("x", "FLOAT", ["n", 4])], [("y", "FLOAT", None)], weights)
-    with pytest.raises(Failed, match=r"^The model failed on 3 rows of 4 \(float32\): .*tune: \{batch: N\}\.$"):
+    with pytest.raises(
+        Failed, match=r"^The model failed on 3 rows of 4 \(float32\): .*tune: \{batch: N\}\.$"
+    ):
         load(path, as_given).predict(batch(3, 4))
 
 

@@ -60,7 +60,9 @@ def test_an_archive_without_torchscript_is_named(tmp_path: Path, names: Sequence
 def test_torchscript_given_as_onnx_says_which_it_is(tmp_path: Path) -> None:
     path = archive(tmp_path / "model.pt", ["m/data.pkl", "m/constants.pkl", "m/code/__torch__.py"])
     assert seems(str(path)) == "torchscript"
-    with pytest.raises(Failed, match=r"seems to be a TorchScript file, .* write model: \{torchscript: \.\.\.\}"):
+    with pytest.raises(
+        Failed, match=r"seems to be a TorchScript file, .* write model: \{torchscript: \.\.\.\}"
+    ):
         check_file(str(path), "onnx")
 
 
