@@ -94,7 +94,7 @@ class Models(Protocol):
         """
 
 
-Columns = Mapping[str, Sequence[Any]]
+Columns = Mapping[str, Any]
 """Output columns, each as long as the batch: lists or numpy arrays."""
 
 

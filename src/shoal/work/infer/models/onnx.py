@@ -37,7 +37,7 @@ class OnnxModels:
         if setting.runtime in ("as-given", "onnxruntime"):
             return self._as_given(setting)
         if setting.runtime == "openvino":
-            return self._openvino(setting)
+            return self._openvino(setting, example)
         raise Unusable(f"{setting.runtime} is no way to run an ONNX file")
 
     def _as_given(self, setting: Setting) -> Predictor:
@@ -67,13 +67,15 @@ class OnnxModels:
                     " use model: {function: ...}."
                 )
 
-    def _openvino(self, setting: Setting) -> Predictor:
+    def _openvino(self, setting: Setting, example: Any) -> Predictor:
         if not is_installed("openvino"):
             raise Unusable("openvino is not installed")
         from .running_openvino import OpenVinoPredictor
 
         with others_told(lambda error: Unusable(f"OpenVINO cannot load it: {one_line(error)}")):
-            return OpenVinoPredictor(self._path, threads=setting.threads, precision=self._model.precision)
+            return OpenVinoPredictor(
+                self._path, threads=setting.threads, precision=self._model.precision, example=example
+            )
 
     def _why(self, error: Exception) -> str:
         if is_out_of_memory(error):

@@ -30,17 +30,20 @@ def openvino() -> Any:
 def convert(module: Any, example: Any, folder: str) -> None:
     """Write a TorchScript module as OpenVINO's own files. Weights keep their width."""
     library = openvino()
-    options = {} if example is None else {"example_input": example}
-    model = library.convert_model(module, **options)
+    model = library.convert_model(module, example_input=example)
     library.save_model(model, os.path.join(folder, MODEL), compress_to_fp16=False)
 
 
 class OpenVinoPredictor(ArrayPredictor):
-    """See `Predictor`. `path` is an ONNX file or one of OpenVINO's own."""
+    """See `Predictor`. `path` is an ONNX file or one of OpenVINO's own; an example fixes all sizes but the rows."""
 
-    def __init__(self, path: str, *, threads: int, precision: str) -> None:
+    def __init__(self, path: str, *, threads: int, precision: str, example: Array | None) -> None:
         core = openvino().Core()
-        compiled = core.compile_model(core.read_model(path), "CPU", _properties(threads, precision))
+        model = core.read_model(path)
+        if example is not None and len(model.inputs) == 1:
+            # With sizes left open, it computes on what does not fit, and gives nonsense instead of an error.
+            model.reshape([_rows(model), *example.shape[1:]])
+        compiled = core.compile_model(model, "CPU", _properties(threads, precision))
         self._request: Any = compiled.create_infer_request()
         names = [_name(output, f"output_{number}") for number, output in enumerate(compiled.outputs)]
         super().__init__("openvino", [_tensor(found) for found in compiled.inputs], names)
@@ -56,6 +59,12 @@ class OpenVinoPredictor(ArrayPredictor):
 
     def close(self) -> None:
         self._request = None
+
+
+def _rows(model: Any) -> int:
+    """How many rows it takes at a time; -1 for any number."""
+    shape = model.input().get_partial_shape()
+    return int(shape[0].get_length()) if shape.rank.is_static and shape[0].is_static else -1
 
 
 def _properties(threads: int, precision: str) -> dict[str, Any]:

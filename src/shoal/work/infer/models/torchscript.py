@@ -47,6 +47,8 @@ class TorchScriptModels:
             return self._in_torch(setting)
         if setting.runtime not in self.runtimes():
             raise Unusable(f"{setting.runtime} is not installed, or cannot do this device and precision")
+        if not hasattr(example, "dtype"):
+            raise Unusable("it has to be converted, which takes an example of a batch")
         return self._converted(setting, example)
 
     def _in_torch(self, setting: Setting) -> Predictor:
@@ -80,17 +82,18 @@ class TorchScriptModels:
         with others_told(lambda error: Unusable(f"{setting.runtime} cannot run it: {one_line(error)}")):
             folder = kept(self._cache, key, make)
             try:
-                return self._open(folder, setting)
+                return self._open(folder, setting, example)
             except Exception:  # noqa: BLE001 - whatever it is, a new one is tried before it is told
                 forget(self._cache, key)
-            return self._open(kept(self._cache, key, make), setting)
+            return self._open(kept(self._cache, key, make), setting, example)
 
-    def _open(self, folder: str, setting: Setting) -> Predictor:
+    def _open(self, folder: str, setting: Setting, example: Any) -> Predictor:
         if setting.runtime == "openvino":
             from .running_openvino import MODEL, OpenVinoPredictor
 
             path = os.path.join(folder, MODEL)
-            return OpenVinoPredictor(path, threads=setting.threads, precision=self._model.precision)
+            precision = self._model.precision
+            return OpenVinoPredictor(path, threads=setting.threads, precision=precision, example=example)
         from .running_onnxruntime import OnnxRuntimePredictor
 
         path = os.path.join(folder, _ONNX)
@@ -98,8 +101,8 @@ class TorchScriptModels:
 
     def _key(self, runtime: str, example: Any) -> str:
         """An example counts by what of it is kept in a conversion: its rank, its channels, its kind of values."""
-        like = None if example is None else (example.ndim, example.shape[1:2], str(example.dtype))
-        return key_of(self._content(), ("torch", runtime), runtime, like)
+        like = (example.ndim, example.shape[1:2], example.dtype)
+        return key_of(self._content(), ("torch", runtime), runtime, *like)
 
     def _content(self) -> str:
         """The digest of the file, which is read again only when it changed."""
@@ -128,8 +131,6 @@ class TorchScriptModels:
 
 def _example(batch: Any) -> Any:
     """Two rows, as one would be taken for a fixed number."""
-    if batch is None:
-        return None
     import numpy as np
     import torch
 
@@ -140,8 +141,6 @@ def _example(batch: Any) -> Any:
 
 def _export(module: Any, example: Any, path: str) -> None:
     """Write a TorchScript module as ONNX. Sizes stay open, or, where torch cannot do that, only the number of rows."""
-    if example is None:
-        raise Unusable("it has to be converted to ONNX, which takes an example of a batch")
     import torch
 
     every = {axis: f"size_{axis}" for axis in range(example.ndim) if axis != 1 or example.ndim != 4}
