@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import pickle
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from shoal.errors import FileError, NotFound, ShoalError, SpecError
-from shoal.files import Storage
+from shoal.files import Storage, open_storage
 
 NAMES = [
     "plain",
@@ -275,3 +276,25 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
     subprocess.run([sys.executable, "-c", program], input=pickle.dumps(storage), check=True, timeout=60)
     assert storage.read("x") == b"from below"
+
+
+def test_without_hard_links_a_new_file_is_complete_or_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    def full(_descriptor: int) -> None:
+        if (tmp_path / "x").exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    storage = open_storage(str(tmp_path))
+    monkeypatch.setattr("os.link", no_links)
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", full)
+        with pytest.raises(FileError, match="No space left"):
+            storage.write_new("x", b"content")
+    assert os.listdir(tmp_path) == []
+    assert storage.write_new("x", b"content")
+    assert not storage.write_new("x", b"other")
+    assert storage.read("x") == b"content"

@@ -12,7 +12,7 @@ import pytest
 
 from shoal import files
 from shoal.errors import AccessDenied, NotFound, SpecError
-from shoal.files import find, is_url, open_storage
+from shoal.files import find, is_among, is_url, open_storage
 
 
 def found(target: str, folder: Path) -> list[str]:
@@ -225,3 +225,16 @@ def test_a_file_without_rights_is_denied_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "x").chmod(0)
     with pytest.raises(AccessDenied, match="x"):
         open_storage(str(tmp_path)).read("x")
+
+
+@pytest.mark.parametrize(
+    "target", ["crawl", "crawl/*.gz", "crawl/**/*.gz", "*/[ab].gz", "crawl/c.txt", "odd[1]"]
+)
+def test_whether_a_file_would_be_found_is_known_without_looking_for_it(crawl: Path, target: str) -> None:
+    for key in ("a.gz", "deep/d.gz", "deep/.g.gz", ".e.gz"):
+        is_found = f"crawl/{key}" in found(target, crawl)
+        assert is_among(target, "crawl", key, folder=str(crawl)) == is_found
+        remote = is_among(f"s3://bucket/{target}", "s3://bucket/crawl", key)
+        assert remote == is_found
+        assert not is_among(f"s3://bucket/{target}", "s3://other/crawl", key)
+        assert not is_among(target, "s3://bucket/crawl", key, folder=str(crawl))

@@ -82,7 +82,8 @@ def test_a_name_that_is_no_text_is_escaped() -> None:
 
 @given(
     st.lists(
-        st.none() | st.lists(st.none() | st.floats(allow_nan=False) | st.integers(-(2**50), 2**50)), max_size=9
+        st.none() | st.lists(st.none() | st.floats(allow_nan=False) | st.integers(-(2**50), 2**50)),
+        max_size=9,
     )
 )
 def test_lists_are_what_pyarrow_makes_of_them(values: list[Any]) -> None:

@@ -109,9 +109,7 @@ def test_workers_agree_on_types(local_output: Output) -> None:
         ({**COLUMNS, "path": [1, 2]}, "The model gives a column 'path'"),
     ],
 )
-def test_what_could_not_be_read_together_fails_the_item(
-    local_output: Output, columns: Any, why: str
-) -> None:
+def test_what_could_not_be_read_together_fails_the_item(local_output: Output, columns: Any, why: str) -> None:
     write(PartWriter(local_output, ".", "a-1"), 0)
     with pytest.raises(Failed, match=why):
         write(PartWriter(local_output, ".", "a-1"), 1, columns=columns)
@@ -149,7 +147,9 @@ def test_a_full_disk_fails_the_item_in_a_sentence_and_leaves_nothing(small_disk:
     with suppress(OSError), filler.open("wb", buffering=0) as file:
         while file.write(b"x" * 4096):
             pass
-    with pytest.raises(Failed, match=r"The disk of the output is full: .*part-000001.parquet was not written"):
+    with pytest.raises(
+        Failed, match=r"The disk of the output is full: .*part-000001.parquet was not written"
+    ):
         write(writer, 1, errors=BAD)
     assert shown(small_disk / "out") == {"part-000000.parquet"}
     assert [path.name for path in small_disk.rglob("*.part")] == []
