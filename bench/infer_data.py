@@ -1,4 +1,4 @@
-"""Pictures for the benchmark of inference: some that differ, made from a seed, and as many files as wanted, by hard links.
+"""Pictures for the benchmark of inference: some that differ, from a seed, and any number of files by hard links.
 
 python bench/infer_data.py FOLDER --files 10000 [--distinct 2000] [--seed 0]
 """
@@ -52,7 +52,7 @@ def make_distinct(folder: Path, count: int, seed: int = 0) -> list[Path]:
 def multiply(folder: Path, distinct: list[Path], count: int) -> Path:
     """A folder with exactly `count` pictures in folders of a thousand; again and again the distinct ones."""
     target = folder / f"files-{count}"
-    done = target / ".complete"  # Hidden, so that nobody takes it for a picture.
+    done = folder / f"files-{count}.complete"  # Beside it, so that nobody takes it for a picture.
     if done.exists():
         return target
     for start in range(0, count, PER_FOLDER):

@@ -1,4 +1,4 @@
-"""The models of the benchmark of inference: as large as a ResNet-50, and small; random weights, outputs that make sense.
+"""The models of the benchmark of inference: ResNet-50-sized, and small; random weights, outputs that make sense.
 
 Each is exported to TorchScript and to ONNX with any batch size. Nothing is trained: weights are scaled on some of the
 pictures, so that classes differ between pictures and no output overflows.
@@ -32,8 +32,10 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "large": Kind(1000, ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))),  # ResNet-50, 25.6 million weights.
-    "small": Kind(10, ((64, 1, 2), (128, 1, 2), (256, 2, 2), (512, 1, 2))),  # Like a short MobileNet, 0.25 million.
+    "large": Kind(
+        1000, ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
+    ),  # ResNet-50, 25.6 million weights.
+    "small": Kind(10, ((32, 1, 2), (64, 1, 2), (128, 2, 2))),  # 0.24 million weights, plain convolutions.
 }
 
 
@@ -86,13 +88,11 @@ def _large(kind: Kind) -> Classifier:
 
 
 def _small(kind: Kind) -> Classifier:
-    layers: list[nn.Module] = [_convolution(3, 32, 3, 2), nn.ReLU(inplace=True)]
-    into = 32
+    layers: list[nn.Module] = [_convolution(3, 16, 3, 2), nn.ReLU(inplace=True)]
+    into = 16
     for width, count, stride in kind.blocks:
         for number in range(count):
-            step = stride if number == 0 else 1
-            layers += [_convolution(into, into, 3, step, groups=into), nn.ReLU(inplace=True)]
-            layers += [_convolution(into, width, 1), nn.ReLU(inplace=True)]
+            layers += [_convolution(into, width, 3, stride if number == 0 else 1), nn.ReLU(inplace=True)]
             into = width
     return Classifier(nn.Sequential(*layers), into, kind.classes)
 
