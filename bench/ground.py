@@ -40,9 +40,11 @@ class Sizes(NamedTuple):
     ray_batches: tuple[int, ...] = (1, 8, 32)
     ray_blocks: tuple[int, ...] = (2, 8, 32, 128)
     rival_batches: tuple[int, ...] = (8, 32)
+    crowding: int = 2
+    """Up to how many threads a core the hand-written loop tries."""
 
 
-QUICK = Sizes(3.0, 0.4, 0.4, 1.0, 40, (1, 8), (8,), (2,), (8,))
+QUICK = Sizes(3.0, 0.3, 0.3, 0.2, 40, (8,), (8,), (2,), (8,), 1)
 
 
 class Child(NamedTuple):
@@ -96,7 +98,7 @@ class Ground:
     def scratch(self, what: str) -> Path:
         """A path of its own that does not exist yet, on the disk that is measured."""
         self._numbers += 1
-        return self.bench.folder / f"{self.name}-{what}-{self._numbers}"
+        return self.bench.folder.resolve() / f"{self.name}-{what}-{self._numbers}"
 
     def program(self, name: str, plan: Mapping[str, Any], limit_s: float) -> tuple[dict[str, Any], float]:
         """Run one of the programs beside this file with a plan: what it told, and its whole wall time."""

@@ -38,7 +38,7 @@ class Setting(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """The loop on the whole set. `seconds` are wall time, from the start of the first process to the end of the last."""
+    """The loop on the whole set. `seconds` are wall time: starting, importing and writing are in it."""
 
     setting: Setting
     images: int
@@ -62,7 +62,7 @@ def search(ground: Ground) -> dict[Setting, float]:
     rates: dict[Setting, float] = {}
     for runtime in runtimes():
         for processes, threads in product(powers_of_two(ground.cpus), repeat=2):
-            if processes * threads > 2 * ground.cpus:
+            if processes * threads > ground.sizes.crowding * ground.cpus:
                 continue
             prefetch = int(processes * threads < ground.cpus)
             group = [
@@ -139,7 +139,7 @@ def _decoder(ground: Ground) -> str:
     rates: dict[Setting, float] = {}
     for option in options:
         rates |= measure(ground, [option], ground.sizes.point_s)
-    return max(rates, key=lambda setting: rates[setting]).decoder
+    return max(rates, key=lambda setting: rates[setting], default=options[0]).decoder
 
 
 def _best(rates: dict[Setting, float], count: int) -> list[Setting]:

@@ -51,8 +51,8 @@ def make_distinct(folder: Path, count: int, seed: int = 0) -> list[Path]:
 
 def multiply(folder: Path, distinct: list[Path], count: int) -> Path:
     """A folder with exactly `count` pictures in folders of a thousand; again and again the distinct ones."""
-    target = folder / f"files-{count}"
-    done = folder / f"files-{count}.complete"  # Beside it, so that nobody takes it for a picture.
+    target = folder / f"files-{count}-of-{len(distinct)}"
+    done = target.with_suffix(".complete")  # Beside it, so that nobody takes it for a picture.
     if done.exists():
         return target
     for start in range(0, count, PER_FOLDER):
