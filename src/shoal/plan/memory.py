@@ -6,7 +6,7 @@ after a large one looks large, too: of several figures for a batch the smallest 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from shoal.model.tuning import Machine, Measured, Setting
@@ -63,6 +63,10 @@ class Memory:
                 by_batch = points.setdefault(setting.runtime, {})
                 by_batch[setting.batch] = min(value, by_batch.get(setting.batch, value))
 
+    def seen(self, runtime: str) -> int:
+        """The largest batch that this runtime is known to manage; 0 before any."""
+        return self._seen.get(runtime, 0)
+
     def ran_out(self, setting: Setting, workers: int) -> None:
         """Memory did not suffice for this batch: half of it is the most from now on."""
         half = max(1, setting.batch // 2)
@@ -85,13 +89,14 @@ class Memory:
                 largest = largest - 1 if line.slope > 0 else 1
         return max(1, largest)
 
-    def fitting(self, runtime: str, batch: int, most: int) -> int:
-        """How many workers, of `most`, have memory for this on one node; 1 at least."""
+    def fitting(self, runtimes: Iterable[str], batch: int, most: int) -> int:
+        """How many workers, of `most`, have memory for this on one node, whichever they run; 1 at least."""
         most = most if self.most is None else min(most, self.most)
         if not self._host:
             return max(1, min(most, int(self._limit() / UNKNOWN_BYTES))) if self._limit() else most
-        while most > 1 and not self.holds(runtime, batch, most):
-            most -= 1
+        for runtime in runtimes:
+            while most > 1 and not self.holds(runtime, batch, most):
+                most -= 1
         return max(1, most)
 
     def holds(self, runtime: str, batch: int, workers: int) -> bool:
@@ -101,6 +106,11 @@ class Memory:
     def expected(self, runtime: str, batch: int) -> int | None:
         """What one worker will hold with this batch; None where nothing is known."""
         line = self._line(self._host, runtime)
+        return None if line is None else round(line.at(batch))
+
+    def expected_on_device(self, runtime: str, batch: int) -> int | None:
+        """The same on its GPU."""
+        line = self._line(self._device, runtime)
         return None if line is None else round(line.at(batch))
 
     def _limit(self) -> float:
