@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.model import Plan, Prediction
-from shoal.plan.scaling import Spare, grow, grown, saved_s
+from shoal.plan.scaling import Spare, grow, grown, saved_s, why_not
+from shoal.plan.usl import Usl
 
 seconds = st.floats(0.0, 1e6)
 spare = st.builds(Spare, st.just("n"), st.integers(1, 64), st.floats(0.1, 600.0))
@@ -55,3 +56,36 @@ def test_a_plan_counts_on_the_nodes_that_will_be_started() -> None:
     assert [(each.name, each.choice) for each in with_one.decisions] == [("scale", "n1")]
     assert grown(plan, [Spare("n1", 1, 50.0)], 2).predicted_seconds == plan.predicted_seconds
     assert grown(plan._replace(predicted_seconds=None), [], 2).predicted_seconds is None
+
+
+def test_without_a_law_and_with_an_even_one_the_same_is_saved() -> None:
+    node = Spare("n", 2, 10.0)
+    assert saved_s(60.0, 2, node, Usl(7.0)) == pytest.approx(saved_s(60.0, 2, node))
+
+
+@given(seconds, st.integers(1, 100), spare, st.floats(0.0, 1.0), st.floats(0.0, 0.1))
+def test_a_node_saves_nothing_negative_and_no_more_than_with_even_growth(
+    left: float, workers: int, node: Spare, contention: float, coherence: float
+) -> None:
+    saved = saved_s(left, workers, node, Usl(3.0, contention, coherence))
+    assert 0.0 <= saved <= saved_s(left, workers, node) + 1e-6 * left
+
+
+def test_a_node_that_no_longer_pays_is_not_started_and_the_plan_says_so() -> None:
+    law = Usl(10.0, 0.0, 0.05)  # The most at between four and five workers.
+    spares = [Spare(f"n{number}", 1, 1.0) for number in range(9)]
+    hosts = [growth.host for growth in grow(3600.0, 1, spares, 9, law)]
+    assert hosts == ["n0", "n1", "n2"]
+    assert len(grow(3600.0, 1, spares, 9)) == 9
+    plan = grown(Plan("infer", "i", 600, 1, Prediction(3600.0, 3600.0, 3600.0)), spares, 9, law)
+    [decision] = plan.decisions
+    assert decision.choice == "n0, n1, n2"
+    assert decision.why.endswith(
+        "as measured, 4 workers do 8% more than 3; "
+        "n3 no longer pays: as measured, 5 workers would do 25/s and 4 do 25/s"
+    )
+
+
+def test_a_node_that_pays_but_comes_too_late_is_refused_for_its_start() -> None:
+    assert why_not(15.0, 1, Spare("n1", 1, 10.0)) == "n1 would save 2.5s, and its start takes 10s"
+    assert why_not(60.0, 1, Spare("n1", 1, 10.0)) is None

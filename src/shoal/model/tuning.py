@@ -119,3 +119,17 @@ class Machine(NamedTuple):
         """Its name in profiles."""
         gpus = f"-{self.gpu}gpu" if self.gpu else ""
         return f"{self.cpu}cpu-{self.memory_bytes >> 30}gib{gpus}"
+
+
+class Space(NamedTuple):
+    """What a tuner may choose. What is given for `batch`, `threads` and `workers` stays as it is."""
+
+    runtimes: tuple[str, ...]
+    """Those that are installed, `as-given` first; a single one is not varied."""
+    machine: Machine
+    batch: int | None = None
+    threads: int | None = None
+    workers: int | None = None
+    """May be more than there are cores, where somebody wishes so."""
+    largest_batch: int = 1024
+    largest_item: int = 4096

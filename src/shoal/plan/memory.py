@@ -1,0 +1,164 @@
+"""How much memory a batch will take, from what batches took: how large one may be, and beside how many workers. Pure.
+
+What ran out of memory is remembered as a bound. A process only ever tells the most that it held, so that a small batch
+after a large one looks large, too: of several figures for a batch the smallest is the closest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from shoal.model.tuning import Machine, Measured, Setting
+
+MARGIN = 0.2
+"""The share of memory that stays free."""
+CLIMB = 4
+"""A batch may be so many times the largest one that is known to do."""
+UNKNOWN_BYTES = 1 << 30
+"""What a worker is thought to hold before one has told."""
+
+
+class Line(NamedTuple):
+    """Bytes by batch: a base, and so much for each input."""
+
+    base: float
+    slope: float = 0.0
+
+    def at(self, batch: int) -> float:
+        return self.base + self.slope * batch
+
+
+def fit(points: Mapping[int, float]) -> Line | None:
+    """The line by least squares, raised so that no point is above it; it never falls. None without points."""
+    if not points:
+        return None
+    mean_x = sum(points) / len(points)
+    mean_y = sum(points.values()) / len(points)
+    spread = sum((x - mean_x) ** 2 for x in points)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in points.items()) / spread if spread else 0.0
+    slope = max(0.0, slope)
+    return Line(max(y - slope * x for x, y in points.items()), slope)
+
+
+class Memory:
+    """What is known of the memory of workers on one kind of node."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._host: dict[str, dict[int, float]] = {}
+        self._device: dict[str, dict[int, float]] = {}
+        self._seen: dict[str, int] = {}
+        """The largest batch that each runtime is known to manage."""
+        self.largest: dict[str, int] = {}
+        """Bounds from what ran out of memory, by runtime."""
+        self.most: int | None = None
+        """A bound on workers: memory ran out with a single input at a time."""
+
+    def hear(self, measured: Measured) -> None:
+        setting = measured.setting
+        self._seen[setting.runtime] = max(self._seen.get(setting.runtime, 0), setting.batch)
+        for points, value in ((self._host, measured.memory_bytes), (self._device, measured.device_bytes)):
+            if value > 0:
+                by_batch = points.setdefault(setting.runtime, {})
+                by_batch[setting.batch] = min(value, by_batch.get(setting.batch, value))
+
+    def seen(self, runtime: str) -> int:
+        """The largest batch that this runtime is known to manage; 0 before any."""
+        return self._seen.get(runtime, 0)
+
+    def ran_out(self, setting: Setting, workers: int) -> None:
+        """Memory did not suffice for this batch: half of it is the most from now on."""
+        half = max(1, setting.batch // 2)
+        self.largest[setting.runtime] = min(half, self.largest.get(setting.runtime, half))
+        if setting.batch == 1 and workers > 1:
+            self.most = min(workers // 2, self.most or workers)
+
+    def allowed(self, runtime: str, workers: int, largest: int) -> int:
+        """The largest batch that so many workers on a node may use at once; 1 at least."""
+        largest = min(largest, self.largest.get(runtime, largest))
+        # A runtime that is new is trusted as far as another one came, if it is known how memory grows there.
+        known = self._seen.get(runtime) or max(
+            (self._seen[name] // CLIMB for name, points in self._host.items() if len(points) > 1), default=1
+        )
+        largest = min(largest, CLIMB * max(1, known))
+        for line, limit in self._lines(runtime, workers):
+            if line.slope > 0:
+                largest = min(largest, max(1, int((limit - line.base) / line.slope)))
+            while largest > 1 and line.at(largest) > limit:  # Rounding; or the base alone is too much.
+                largest = largest - 1 if line.slope > 0 else 1
+        return max(1, largest)
+
+    def fitting(self, runtimes: Iterable[str], batch: int, most: int) -> int:
+        """How many workers, of `most`, have memory for this on one node, whichever they run; 1 at least."""
+        most = most if self.most is None else min(most, self.most)
+        if not self._host:
+            return max(1, min(most, int(self._limit() / UNKNOWN_BYTES))) if self._limit() else most
+        for runtime in runtimes:
+            while most > 1 and not self.holds(runtime, batch, most):
+                most -= 1
+        return max(1, most)
+
+    def holds(self, runtime: str, batch: int, workers: int) -> bool:
+        """Whether so many workers with this batch stay within what there is, as far as is known."""
+        return all(line.at(batch) <= limit for line, limit in self._lines(runtime, workers))
+
+    def expected(self, runtime: str, batch: int) -> int | None:
+        """What one worker will hold with this batch; None where nothing is known."""
+        line = self._line(self._host, runtime)
+        return None if line is None else round(line.at(batch))
+
+    def expected_on_device(self, runtime: str, batch: int) -> int | None:
+        """The same on its GPU."""
+        line = self._line(self._device, runtime)
+        return None if line is None else round(line.at(batch))
+
+    def _limit(self) -> float:
+        return self._machine.memory_bytes * (1 - MARGIN)
+
+    def _lines(self, runtime: str, workers: int) -> list[tuple[Line, float]]:
+        """Each line with what a single worker may have, rounded so that both ways of asking agree."""
+        found: list[tuple[Line, float]] = []
+        host, device = self._line(self._host, runtime), self._line(self._device, runtime)
+        if host is not None and self._machine.memory_bytes > 0:
+            found.append((host, self._limit() / workers))
+        if device is not None and self._machine.gpu > 0 and self._machine.gpu_memory_bytes > 0:
+            sharing = -(-workers // self._machine.gpu)
+            found.append((device, self._machine.gpu_memory_bytes * (1 - MARGIN) / sharing))
+        return found
+
+    @staticmethod
+    def _line(points: Mapping[str, Mapping[int, float]], runtime: str) -> Line | None:
+        """Its own line; of a runtime that was not seen yet, the steepest and highest of the others."""
+        own = fit(points.get(runtime, {}))
+        if own is not None:
+            return own
+        others = [line for line in map(fit, points.values()) if line is not None]
+        if not others:
+            return None
+        return Line(max(line.base for line in others), max(line.slope for line in others))
+
+    def document(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "largest": dict(self.largest),
+            "most": self.most,
+            "host": _plain(self._host),
+            "device": _plain(self._device),
+            "seen": dict(self._seen),
+        }
+
+    def read(self, document: Mapping[str, Any]) -> None:
+        """From `document`, of an earlier run."""
+        self._host, self._device = _points(document["host"]), _points(document["device"])
+        self._seen = {str(name): int(batch) for name, batch in document["seen"].items()}
+        self.largest = {str(name): int(batch) for name, batch in document["largest"].items()}
+        self.most = None if document["most"] is None else int(document["most"])
+
+
+def _plain(points: Mapping[str, Mapping[int, float]]) -> dict[str, list[list[float]]]:
+    return {name: sorted([batch, value] for batch, value in each.items()) for name, each in points.items()}
+
+
+def _points(plain: Mapping[str, Any]) -> dict[str, dict[int, float]]:
+    return {str(name): {int(b): float(v) for b, v in each} for name, each in plain.items()}

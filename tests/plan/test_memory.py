@@ -1,0 +1,113 @@
+"""The memory of workers: predicted from what they held, never beyond what there is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shoal.model.tuning import Machine, Measured, Setting
+from shoal.plan.memory import MARGIN, Line, Memory, fit
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+def measured(batch: int, memory: int, device: int = 0, runtime: str = "as-given") -> Measured:
+    return Measured(Setting(runtime, batch, 1), 2, 10 * batch, 1.0, 0.9, memory, device)
+
+
+@given(st.dictionaries(st.integers(1, 512), st.floats(1.0, 1e12), min_size=1, max_size=6))
+def test_no_point_is_above_the_line_and_the_line_never_falls(points: dict[int, float]) -> None:
+    line = fit(points)
+    assert line is not None
+    assert line.slope >= 0
+    assert all(line.at(batch) >= value * (1 - 1e-9) for batch, value in points.items())
+
+
+def test_two_points_are_a_line_and_one_is_flat() -> None:
+    assert fit({1: 110.0, 4: 140.0}) == pytest.approx(Line(100.0, 10.0))
+    assert fit({4: 140.0}) == Line(140.0)
+    assert fit({}) is None
+
+
+def test_a_batch_is_bounded_by_what_all_workers_of_the_node_hold_together() -> None:
+    memory = Memory(Machine(2, 4 * GIB))
+    memory.hear(measured(1, 500 * MIB))
+    memory.hear(measured(16, 650 * MIB))
+    memory.hear(measured(64, 1130 * MIB))
+    assert memory.allowed("as-given", 2, 1024) == pytest.approx(114, abs=8)  # 4 GiB * 0.8 / 2 = 1,638 MiB
+    assert memory.holds("as-given", memory.allowed("as-given", 2, 1024), 2)
+    assert not memory.holds("as-given", 256, 2)
+    assert memory.allowed("as-given", 1, 1024) == 256  # Four times what is known to do.
+
+
+def test_memory_of_the_gpu_is_shared_by_its_workers() -> None:
+    memory = Memory(Machine(16, 1024 * GIB, 2, 10 * GIB))
+    memory.hear(measured(16, GIB, 1 * GIB))
+    memory.hear(measured(32, GIB, 2 * GIB))
+    assert memory.allowed("as-given", 2, 1024) == 128  # One on each.
+    assert memory.allowed("as-given", 4, 1024) == 64  # Two share 8 GiB.
+    assert memory.fitting(["as-given"], 64, 16) == 4
+
+
+def test_a_small_batch_after_a_large_one_does_not_hide_what_large_ones_take() -> None:
+    memory = Memory(Machine(2, 4 * GIB))
+    memory.hear(measured(1, 500 * MIB))
+    memory.hear(measured(64, 1130 * MIB))
+    memory.hear(measured(1, 1130 * MIB))
+    assert memory.expected("as-given", 128) == pytest.approx(1770 * MIB, rel=0.01)
+
+
+def test_out_of_memory_halves_the_batch_for_good() -> None:
+    memory = Memory(Machine(2, 64 * GIB))
+    memory.hear(measured(64, GIB))
+    memory.ran_out(Setting("as-given", 64, 1), 2)
+    assert memory.allowed("as-given", 2, 1024) == 32
+    later = Memory(Machine(2, 64 * GIB))
+    later.read(json.loads(json.dumps(memory.document())))
+    assert later.allowed("as-given", 2, 1024) == 32
+
+
+def test_out_of_memory_with_one_input_at_a_time_halves_the_workers() -> None:
+    memory = Memory(Machine(8, 64 * GIB))
+    memory.hear(measured(1, GIB))
+    memory.ran_out(Setting("as-given", 1, 1), 8)
+    assert memory.fitting(["as-given"], 1, 8) == 4
+
+
+def test_on_a_small_node_few_workers_begin_until_one_has_told() -> None:
+    memory = Memory(Machine(8, 4 * GIB))
+    assert memory.fitting(["as-given"], 1, 8) == 3
+    memory.hear(measured(1, 100 * MIB))
+    assert memory.fitting(["as-given"], 1, 8) == 8
+
+
+def test_a_runtime_that_is_new_is_trusted_as_far_as_others_were_seen_to_go() -> None:
+    memory = Memory(Machine(2, 64 * GIB))
+    assert memory.allowed("openvino", 2, 1024) == 4
+    memory.hear(measured(1, 500 * MIB))
+    memory.hear(measured(64, 1130 * MIB))
+    assert memory.allowed("openvino", 2, 1024) == 64
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 256), st.integers(1, 8 * GIB)), max_size=6),
+    st.integers(1, 16),
+    st.integers(1, 64 * GIB),
+)
+def test_what_is_allowed_holds_unless_it_is_the_least_there_is(
+    points: list[tuple[int, int]], workers: int, total: int
+) -> None:
+    memory = Memory(Machine(16, total))
+    for batch, value in points:
+        memory.hear(measured(batch, value))
+    batch = memory.allowed("as-given", workers, 1024)
+    fitting = memory.fitting(["as-given"], 1, workers)
+    assert batch == 1 or memory.holds("as-given", batch, workers)
+    assert fitting == 1 or not points or memory.holds("as-given", 1, fitting)
+    expected = memory.expected("as-given", batch)
+    if expected is not None and batch > 1:
+        assert expected * workers <= (1 - MARGIN) * total * (1 + 1e-6) + workers
