@@ -20,7 +20,6 @@ from servers.processes import NotStarted, free_ports, server
 
 ACCESS_KEY, SECRET_KEY = "reader-and-writer", "not-much-of-a-secret"
 READ_ONLY_KEY = "reader"
-"""Services of it that nobody needs here: with them, two tests at once would take each other's ports."""
 _ATTEMPTS = 3
 _numbers = count(1)
 
