@@ -75,8 +75,7 @@ class Course:
             batch = min(left, predicting.largest(setting))
             began, predicted = now(), predicting.watch.seconds.get("predicting", 0.0)
             loading = sum(holding.load_s.values())
-            _, predictor = holding.get(setting)
-            executor = self._readers.executor(setting.threads, predictor.device)
+            executor = self._readers.executor(setting.threads)
             if executor is not None:
                 intake.reach_ahead(executor, self._readers.depth(batch))
             taken = intake.take(batch)

@@ -48,42 +48,38 @@ class Predicting:
         self.out_of_memory = []
         self.holding.load_s = {}
 
-    def run(self, setting: Setting, taken: Sequence[Taken], collected: Collected) -> str:
+    def run(self, setting: Setting, taken: Sequence[Taken], collected: Collected) -> str | None:
         """All of them, in order; which runtime did it. Raises `Failed` when the model cannot be used at all."""
         good = [entry for entry in taken if entry.error is None]
         for entry in taken:
             if entry.error is not None:
                 collected.fail(entry.position, entry.error)
-        runtime, _ = self.holding.get(setting)
-        if good:
-            self._attempt(setting._replace(runtime=runtime), good, collected)
-        return runtime
+        return self._attempt(setting, good, collected) if good else None
 
-    def _attempt(self, setting: Setting, good: Sequence[Taken], collected: Collected) -> None:
+    def _attempt(self, setting: Setting, good: Sequence[Taken], collected: Collected) -> str:
         cap = self.largest(setting)
         if len(good) > cap:
             for start in range(0, len(good), cap):
-                self._attempt(setting, good[start : start + cap], collected)
-            return
+                runtime = self._attempt(setting, good[start : start + cap], collected)
+            return runtime
         try:
-            outputs = self._predict(setting, good)
+            runtime, outputs = self._predict(setting, good)
         except OutOfMemory as error:
             self._shrink(setting, len(good), error)
-            self._attempt(setting, good, collected)
-            return
+            return self._attempt(setting, good, collected)
         except (Failed, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001 - libraries and users' classes raise anything
-            self._blame(setting, good, error, collected)
-            return
+            return self._blame(setting, good, error, collected)
         self._proven = True
         columns, bad = self._finish(outputs, len(good))
         collected.add([entry.position for entry in good], columns, bad)
+        return runtime
 
-    def _predict(self, setting: Setting, good: Sequence[Taken]) -> Any:
-        runtime, predictor = self.holding.get(setting)
+    def _predict(self, setting: Setting, good: Sequence[Taken]) -> tuple[str, Any]:
         with self.watch.measuring("preprocessing"):
             batch = self._prepare.batch([entry.value for entry in good])
+        runtime, predictor = self.holding.get(setting, batch)
         if self._takes_arrays and not self._proven:
             misfit = check_fits(predictor.inputs(), batch)
             if misfit is not None:
@@ -92,18 +88,18 @@ class Predicting:
             outputs = predictor.predict(batch)
         return self._compared(runtime, setting, batch, outputs)
 
-    def _compared(self, runtime: str, setting: Setting, batch: Any, outputs: Any) -> Any:
+    def _compared(self, runtime: str, setting: Setting, batch: Any, outputs: Any) -> tuple[str, Any]:
         """What the model gives as it was given, where the runtime has to show first that it agrees and does not."""
         if runtime not in self.to_compare or runtime == AS_GIVEN:
-            return outputs
+            return runtime, outputs
         self.to_compare.discard(runtime)
-        _, given = self.holding.get(setting._replace(runtime=AS_GIVEN))
+        _, given = self.holding.get(setting._replace(runtime=AS_GIVEN), batch)
         reference = given.predict(batch)
         self.differences[runtime], why = difference(reference, outputs)
         if why is None:
-            return outputs
+            return runtime, outputs
         self.holding.refuse(runtime, why)
-        return reference
+        return AS_GIVEN, reference
 
     def _shrink(self, setting: Setting, count: int, error: Exception) -> None:
         self.out_of_memory.append(setting._replace(batch=count))
@@ -111,21 +107,20 @@ class Predicting:
             raise Failed(f"there is not enough memory for a single input: {error}") from None
         self._caps[setting.runtime] = max(1, count // 2)
 
-    def _blame(self, setting: Setting, good: Sequence[Taken], error: Exception, collected: Collected) -> None:
+    def _blame(self, setting: Setting, good: Sequence[Taken], error: Exception, collected: Collected) -> str:
         """A batch failed: because of the runtime, of one of its inputs, or of the model."""
         if setting.runtime != AS_GIVEN:
             self.holding.refuse(setting.runtime, in_a_line(error))
-            self._attempt(setting._replace(runtime=AS_GIVEN), good, collected)
-            return
+            return self._attempt(setting._replace(runtime=AS_GIVEN), good, collected)
         if len(good) == 1:
             if not self._proven:
                 raise Failed(f"the model failed on its first input: {in_a_line(error)}") from error
             collected.fail(good[0].position, f"the model failed: {in_a_line(error)}")
-            return
+            return AS_GIVEN
         failures = 0
         for entry in good:
             try:
-                outputs = self._predict(setting, [entry])
+                _, outputs = self._predict(setting, [entry])
             except OutOfMemory as lack:
                 raise Failed(f"there is not enough memory for a single input: {lack}") from None
             except Exception as reason:
@@ -137,6 +132,7 @@ class Predicting:
             self._proven = True
             columns, bad = self._finish(outputs, 1)
             collected.add([entry.position], columns, bad)
+        return AS_GIVEN
 
 
 def in_a_line(error: BaseException) -> str:

@@ -49,7 +49,7 @@ class InferRunner:
             self._watch,
             takes_arrays=found.model.kind != "function",
         )
-        self._readers = Readers(remote=is_url(found.input.target))
+        self._readers = Readers(remote=is_url(found.input.target), on_gpu=gpu and found.model.device != "cpu")
         self._course = Course(self._predicting, self._readers)
         self._open = opening(found.input, data)
         self._writer = PartWriter(found.output, data, run)
