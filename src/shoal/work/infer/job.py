@@ -196,6 +196,6 @@ class InferJob(Hooks):
         return plan(self, nodes, capacity, learned or {})
 
 
-def _is_alive(home: str, run: str) -> bool:
+def _is_alive(run: str, home: str) -> bool:
     """Whether a driver works on this run now."""
     return is_locked(os.path.join(run_folder(home, run), "lock"))
