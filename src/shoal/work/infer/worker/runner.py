@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -29,6 +30,10 @@ from shoal.work.infer.worker.predicting import Predicting
 from shoal.work.infer.worker.reading import Readers
 
 
+SWITCH_S = 0.0005
+"""How long a thread of Python may keep others waiting: the one that feeds the model waits for those that read."""
+
+
 class InferRunner:
     """A `Runner`. The model is loaded with the first item: a worker that is given none needs no memory for it.
 
@@ -39,6 +44,7 @@ class InferRunner:
     def __init__(self, text: str, label: str, sets: list[str], data: str, run: str, gpu: bool) -> None:
         found = specs.loads(text, folder=os.getcwd(), label=label, sets=sets, kind="infer")
         assert isinstance(found, Infer)
+        sys.setswitchinterval(SWITCH_S)
         self._watch = Stopwatch()
         self._prepare = preparation(found.preprocess, found.input)
         holding = Holding(models(found.model, found.folder, cache_folder("models"), gpu=gpu))
