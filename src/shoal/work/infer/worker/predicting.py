@@ -22,12 +22,20 @@ class Predicting:
     """Keeps what was learned about the model between batches."""
 
     def __init__(
-        self, holding: Holding, prepare: Prepare, finish: Finish, watch: Stopwatch, *, takes_arrays: bool
+        self,
+        holding: Holding,
+        prepare: Prepare,
+        finish: Finish,
+        watch: Stopwatch,
+        *,
+        takes_arrays: bool,
+        precision: str,
     ) -> None:
         self.holding = holding
         self.watch = watch
         self._prepare = prepare
         self._finish = finish
+        self._precision = precision
         self._takes_arrays = takes_arrays
         """Not a class of the user's, which takes what it takes."""
         self._proven = False
@@ -95,7 +103,7 @@ class Predicting:
         self.to_compare.discard(runtime)
         _, given = self.holding.get(setting._replace(runtime=AS_GIVEN), batch)
         reference = given.predict(batch)
-        self.differences[runtime], why = difference(reference, outputs)
+        self.differences[runtime], why = difference(reference, outputs, self._precision)
         if why is None:
             return runtime, outputs
         self.holding.refuse(runtime, why)

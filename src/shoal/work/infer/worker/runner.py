@@ -54,6 +54,7 @@ class InferRunner:
             finishing(found.postprocess),
             self._watch,
             takes_arrays=found.model.kind != "function",
+            precision=found.model.precision,
         )
         self._readers = Readers(remote=is_url(found.input.target), on_gpu=gpu and found.model.device != "cpu")
         self._course = Course(self._predicting, self._readers)
