@@ -55,6 +55,9 @@ def _tell_in_words(summary: Summary) -> None:
     if summary.kind == "infer":
         _tell_inference(summary)
         return
+    if _is_averaged(summary):
+        _tell_averages(summary)
+        return
     found = _excerpt(summary)
     metric = [found.objective[0]] if found.objective else []
     hidden: list[str] = []
@@ -64,6 +67,25 @@ def _tell_in_words(summary: Summary) -> None:
     if summary.best is not None and found.objective is not None:
         echo(f"Best: {best_in_words(summary.best, found.objective[0])}")
     for line in _about(summary, found, hidden):
+        say(line)
+
+
+def _is_averaged(summary: Summary) -> bool:
+    """Whether the run said that its averages are what people want to see."""
+    from shoal.api.reading import open_run
+
+    with open_run(summary.run) as store:
+        return bool((store.get(summary.kind) or {}).get("average"))
+
+
+def _tell_averages(summary: Summary) -> None:
+    from shoal.api.reading import open_run
+    from shoal.cli import averaging
+
+    with open_run(summary.run) as store:
+        lines = averaging.tell_averages(store)
+        failures = _first_failures(store, summary)
+    for line in [*lines, *_end(summary, failures)]:
         say(line)
 
 

@@ -85,7 +85,7 @@ def _redirect(log: str) -> int:
 def _set_up(request: Mapping[str, Any]) -> None:
     """Environment, devices, limits, folder and import path, before anything of the user's is imported."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _set_threads(str(max(1, int(request["cpu"]))))
+    set_threads(str(max(1, int(request["cpu"]))))
     if request["devices"]:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(request["devices"])
     factory = request["factory"]
@@ -98,13 +98,11 @@ def _set_up(request: Mapping[str, Any]) -> None:
         import_from(factory["folder"])
 
 
-def _set_threads(threads: str) -> None:
+def set_threads(threads: str) -> None:
     """Where nobody has said how many there are to be; what a worker around this one set says nothing."""
     outer = os.environ.get(GIVEN_THREADS_VARIABLE, "").split(",")
     ours = [
-        name
-        for name in THREAD_VARIABLES
-        if name not in os.environ or f"{name}={os.environ[name]}" in outer
+        name for name in THREAD_VARIABLES if name not in os.environ or f"{name}={os.environ[name]}" in outer
     ]
     os.environ.update(dict.fromkeys(ours, threads))
     os.environ[GIVEN_THREADS_VARIABLE] = ",".join(f"{name}={threads}" for name in ours)

@@ -49,26 +49,30 @@ def check_inner(
     path = os.path.join(spec.folder, spec.run.workload or "")
     if columns is None:
         return []
-    problems = [
-        Problem(f"column {name!r}: each trial has an output of its own, which is removed.", "Leave it out.")
+    if _kind(path) == spec.kind:
+        message = f"run.workload: {spec.run.workload} is a sweep, and a trial of a sweep cannot be one."
+        return [Problem(message, "Name a workload of another kind, such as infer.")]
+    found = dict.fromkeys(
+        Problem(f"column {name!r}: each trial has an output of its own.", "Leave it out.")
         for name in columns
         if name.partition(".")[0] == OUTPUT
-    ]
-    if problems:
-        return problems
-    found: dict[Problem, None] = {}
+    )
     for cells in _samples(spec, columns, rows):
         settings = settings_of(cells)
         found.update(dict.fromkeys(_limit_problems(settings)))
         try:
-            inner = specs.load(path, settings.sets)
+            specs.load(path, settings.sets)
         except SpecError as error:
-            found.update(dict.fromkeys(_worded(problem, path, spec) for problem in error.problems))
-        else:
-            if inner.kind == spec.kind:
-                message = f"run.workload: {spec.run.workload} is a sweep, too; a trial cannot be one."
-                return [Problem(message, "Name a workload of another kind, such as infer.")]
+            found.update(dict.fromkeys(_worded(problem, settings, path, spec) for problem in error.problems))
     return list(found)
+
+
+def _kind(path: str) -> str | None:
+    """What the file is, where it is right as it stands; it may be so only with what the columns set."""
+    try:
+        return specs.load(path).kind
+    except SpecError:
+        return None
 
 
 def _samples(
@@ -96,9 +100,11 @@ def _limit_problems(settings: Settings) -> list[Problem]:
     return [Problem(f"column {LIMIT!r}: expected a whole number of at least 1, found {limit!r}.", None)]
 
 
-def _worded(problem: Problem, path: str, spec: Sweep) -> Problem:
+def _worded(problem: Problem, settings: Settings, path: str, spec: Sweep) -> Problem:
     """In the words of the sweep: a `--set` is a column here, and the file is named as the sweep names it."""
-    if problem.message.startswith(SET):
-        return Problem(f"column {problem.message.removeprefix(SET)}", problem.hint)
+    for each in settings.sets:
+        if problem.message.startswith(f"{SET}{each}: "):
+            told = problem.message.removeprefix(f"{SET}{each}: ")
+            return Problem(f"column {each.partition('=')[0]!r}: {told.rstrip('.')}.", problem.hint)
     told = problem.message.replace(repr(path), str(spec.run.workload)).replace(path, str(spec.run.workload))
     return Problem(f"run.workload: {told}", problem.hint)

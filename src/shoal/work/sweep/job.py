@@ -111,7 +111,9 @@ class SweepJob(Hooks):
 
     def local_paths(self) -> Mapping[str, str]:
         """The folder of the workload travels to the nodes; a workload beside it does not."""
-        inner = os.path.relpath(os.path.join(self.spec.folder, self.spec.run.workload or ""), self.spec.folder)
+        inner = os.path.relpath(
+            os.path.join(self.spec.folder, self.spec.run.workload or ""), self.spec.folder
+        )
         outside = inner.split(os.sep)[0] == os.pardir
         return {"run.workload": os.path.join(self.spec.folder, inner)} if outside else {}
 

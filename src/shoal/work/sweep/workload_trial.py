@@ -36,17 +36,20 @@ class WorkloadTrial:
         arguments = ["python", "-P", "-m", "shoal", "run", self._workload, "--json", *settings.options()]
         env = {
             "SHOAL_HOME": os.path.join(work.folder, "shoal"),
-            "SHOAL_LEASES": os.path.join(leases, "leases.json"),  # Its room is this trial's, which is held already.
+            "SHOAL_LEASES": os.path.join(
+                leases, "leases.json"
+            ),  # Its room is this trial's, which is held already.
         }
         try:
             run_command([*arguments, *self._to(output, settings)], work, env=env, stdout=answer)
         except Failed as failed:
             raise Failed(why(_read(answer)) or str(failed)) from None
+        finally:
+            shutil.rmtree(leases, ignore_errors=True)
         document = _read(answer)
         if document.get("state") != "succeeded":
             raise Failed(why(document) or f"{self._workload} gave no answer that can be read")
         shutil.rmtree(output, ignore_errors=True)
-        shutil.rmtree(leases, ignore_errors=True)
         return metrics_of(document)
 
     def _to(self, output: str, settings: Settings) -> list[str]:
