@@ -147,7 +147,7 @@ def test_stopping_the_sweep_stops_the_run_inside_it_cleanly(tmp_path: Path, star
     inner: list[Path] = []
     until = time.monotonic() + 60
     while not any(path.stat().st_size for path in inner):
-        assert time.monotonic() < until, "the run inside did not start its workers"
+        assert time.monotonic() < until, "the run inside did not start"
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
         inner = list(tmp_path.glob(".shoal/runs/*/items/*/shoal/runs/*/run.db"))
