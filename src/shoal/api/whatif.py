@@ -32,6 +32,8 @@ def whatif(
 ) -> list[tuple[int, Prediction]]:
     """Seconds on so many nodes like the first one there is now. Needs durations from an earlier run."""
     job = workloads.from_file(target, sets).job
+    node = machines(cluster).nodes[0]
+    job.fit([node])
     here = Here()
     profile = recall(find_home(here.folder, here.environment), job.fingerprint)
     if profile is None or not profile.measured:
@@ -43,7 +45,6 @@ def whatif(
         raise SpecError(
             f"{total} items are too many to simulate.", hint=f"Up to {MOST_ITEMS} can be asked for."
         )
-    node = machines(cluster).nodes[0]
     return [
         (count, _simulate(job, profile, [node._replace(host=f"node{n}") for n in range(count)]))
         for count in counts
@@ -86,6 +87,7 @@ def probe(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) 
     """Run the first items for real, then stop: plans know more, and a resume of this run throws nothing away."""
     prepared = workloads.from_file(target, sets)
     where = machines(cluster)
+    prepared.job.fit(where.nodes)
     enough = _Enough(max(3, 2 * where.ensure_room(prepared.job.need)))
     session = new_session(prepared, where, Here(), enough)
     enough.stop = session.stop

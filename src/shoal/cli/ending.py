@@ -52,10 +52,29 @@ def tell(summary: Summary, as_json: bool) -> int:
 
 
 def _tell_in_words(summary: Summary) -> None:
+    from shoal.api.reading import open_run
+
+    with open_run(summary.run) as store:
+        lines = _tell_results(store, summary)
+    for line in lines:
+        say(line)
+
+
+def _tell_results(store: RunStore, summary: Summary) -> list[str]:
+    """Print what the run gave; the lines that are to be said of it."""
     if summary.kind == "infer":
-        _tell_inference(summary)
-        return
-    found = _excerpt(summary)
+        from shoal.cli import inferring
+
+        return [*inferring.tell_rows(store, summary), *_end(summary, _first_failures(store, summary))]
+    if (store.get(summary.kind) or {}).get("average"):
+        from shoal.cli import averaging
+
+        return [*averaging.tell_averages(store), *_end(summary, _first_failures(store, summary))]
+    return _tell_trials(store, summary)
+
+
+def _tell_trials(store: RunStore, summary: Summary) -> list[str]:
+    found = _excerpt(store, summary)
     metric = [found.objective[0]] if found.objective else []
     hidden: list[str] = []
     if found.rows:
@@ -63,19 +82,7 @@ def _tell_in_words(summary: Summary) -> None:
         hidden = tables.show(telling, found.rows, [name for name in found.metrics if name in telling])
     if summary.best is not None and found.objective is not None:
         echo(f"Best: {best_in_words(summary.best, found.objective[0])}")
-    for line in _about(summary, found, hidden):
-        say(line)
-
-
-def _tell_inference(summary: Summary) -> None:
-    from shoal.api.reading import open_run
-    from shoal.cli import inferring
-
-    with open_run(summary.run) as store:
-        lines = inferring.tell_rows(store, summary)
-        failures = _first_failures(store, summary)
-    for line in [*lines, *_end(summary, failures)]:
-        say(line)
+    return _about(summary, found, hidden)
 
 
 def _first_failures(store: RunStore, summary: Summary) -> list[tuple[str, str]]:
@@ -83,21 +90,18 @@ def _first_failures(store: RunStore, summary: Summary) -> list[tuple[str, str]]:
     return [(record.item.id, record.error or "") for record in failed]
 
 
-def _excerpt(summary: Summary) -> Excerpt:
-    from shoal.api.reading import open_run
-
+def _excerpt(store: RunStore, summary: Summary) -> Excerpt:
     total = sum(summary.items.values())
-    with open_run(summary.run) as store:
-        objective = store.info().objective
-        which, rows = "", []
-        if total > ROWS_SHOWN:
-            if objective is not None and total <= RANKED:
-                rows, which = store.best(*objective, count=ROWS_SHOWN), "the best"
-            if not rows:
-                which = "the first"
-        rows = rows or list(islice(store.rows(), ROWS_SHOWN))
-        failures = _first_failures(store, summary)
-        return Excerpt(store.columns(), rows, which, metrics_of(store), objective, failures)
+    objective = store.info().objective
+    which, rows = "", []
+    if total > ROWS_SHOWN:
+        if objective is not None and total <= RANKED:
+            rows, which = store.best(*objective, count=ROWS_SHOWN), "the best"
+        if not rows:
+            which = "the first"
+    rows = rows or list(islice(store.rows(), ROWS_SHOWN))
+    failures = _first_failures(store, summary)
+    return Excerpt(store.columns(), rows, which, metrics_of(store), objective, failures)
 
 
 def metrics_of(store: RunStore) -> list[str]:

@@ -165,11 +165,17 @@ def _tell_why(store: RunStore) -> None:
     help="A table to read, or every row and column for other programs.",
 )
 @click.option("--best", type=click.IntRange(min=1), metavar="N", help="Only the best N, best first.")
-def results_command(run: str, form: str, best: int | None) -> None:
+@click.option("--average", is_flag=True, help="One row for all trials with equal parameters: their means.")
+def results_command(run: str, form: str, best: int | None, average: bool) -> None:
     """Print the results of a run, a row for each item."""
     from shoal.api.reading import open_run
 
     with open_run(run) as store:
+        if average:
+            from shoal.cli.averaging import echo_averages
+
+            echo_averages(store, form, best)
+            return
         is_inference = store.info().kind == "infer" and best is None
         if is_inference and form != "json":
             from shoal.cli import inferring
