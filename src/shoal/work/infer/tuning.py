@@ -37,7 +37,8 @@ class Tuning:
         """Active ones, by host."""
         self._out: dict[int, tuple[str, int]] = {}
         """By the seq of an item that is out: the kind of node, and the worker."""
-        self._compared = {AS_GIVEN}
+        # What somebody chose is not for us to compare.
+        self._compared = {AS_GIVEN, *(() if tune.runtime == "auto" else (tune.runtime,))}
         self.nodes: Callable[[], Sequence[Node]] = lambda: ()
         self.left: Callable[[], int | None] = lambda: None
         self._began = now()

@@ -47,7 +47,8 @@ class Holding:
         self._drop(runtime)
 
     def keep_only(self, runtime: str) -> None:
-        """Let go of all others."""
+        """Let go of all others; where this one is of no use, of all but the model as given."""
+        runtime = AS_GIVEN if runtime in self.unusable else runtime
         for other in [name for name in self._loaded if name != runtime]:
             self._drop(other)
 

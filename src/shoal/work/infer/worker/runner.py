@@ -29,7 +29,6 @@ from shoal.work.infer.worker.intake import Intake
 from shoal.work.infer.worker.predicting import Predicting
 from shoal.work.infer.worker.reading import Readers
 
-
 SWITCH_S = 0.0005
 """How long a thread of Python may keep others waiting: the one that feeds the model waits for those that read."""
 
