@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shoal import spec as specs
-from shoal.engine.workers.folders import cache_folder
+from shoal.engine.workers.folders import cache_folder, workload_folder
 from shoal.engine.workers.runner import Upcoming, Work
 from shoal.engine.workers.stopwatch import Stopwatch, busy_s, now
 from shoal.files import is_url, open_storage
@@ -41,7 +40,7 @@ class InferRunner:
     """
 
     def __init__(self, text: str, label: str, sets: list[str], data: str, run: str, gpu: bool) -> None:
-        found = specs.loads(text, folder=os.getcwd(), label=label, sets=sets, kind="infer")
+        found = specs.loads(text, folder=workload_folder(), label=label, sets=sets, kind="infer")
         assert isinstance(found, Infer)
         sys.setswitchinterval(SWITCH_S)
         self._watch = Stopwatch()
