@@ -86,9 +86,9 @@ class Course:
             next(after, None)
             loaded = sum(holding.load_s.values()) > loading
             all_bad = len(collected.errors) - before == len(taken)
-            if runtime is None or all_bad or loaded:
+            if runtime is None or all_bad:
                 continue
-            if holding.counts(runtime, len(taken)):
+            if holding.counts(runtime, len(taken)) and not loaded:
                 used = Setting(runtime, len(taken), setting.threads)
                 meter = meters.setdefault(used, Meter())
                 meter.rows += len(taken)
