@@ -253,9 +253,9 @@ def go(made, count, steps, readers=None, bad=()):
 def test_the_steps_of_an_item_are_gone_through_in_order_and_the_last_goes_on():
     model = Double()
     made, _ = predicting(as_given=model)
-    collected, heard = go(made, 30, [Step(GIVEN._replace(batch=2), 8), Step(GIVEN._replace(batch=5))])
-    assert model.batches == [2, 2, 2, 2, 5, 5, 5, 5, 2]
-    assert result(collected) == {n: 2.0 * n for n in range(30)}
+    collected, heard = go(made, 31, [Step(GIVEN._replace(batch=2), 8), Step(GIVEN._replace(batch=5))])
+    assert model.batches == [2, 2, 2, 2, 5, 5, 5, 5, 3]
+    assert result(collected) == {n: 2.0 * n for n in range(31)}
     rows = {entry.setting.batch: entry.rows for entry in heard.measured}
     assert rows == {2: 4, 5: 15}, "two batches warm a model up, one a new size"
 
