@@ -109,3 +109,16 @@ def test_no_result_of_an_inference_is_best(shoal: Callable[..., Any]) -> None:
     done = shoal("results", "last", "--best", "2")
     assert done.returncode == 2
     assert done.stderr.endswith("Hint: Leave out --best.\n")
+
+
+def test_the_document_of_an_inference_has_what_the_page_says(shoal: Callable[..., Any]) -> None:
+    document = json.loads(shoal("run", "loud.yaml", "--json").stdout)
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    table = page.partition("| of `infer` |")[2].partition("\n\n")[0]
+    names = [
+        name
+        for row in table.splitlines()
+        for name in re.findall(r"`(\w+)`", row.split("|")[1] if "|" in row else "")
+    ]
+    assert set(names) == set(document["infer"])
+    assert (document["best"], Path(document["results"]).name) == (None, "out")
