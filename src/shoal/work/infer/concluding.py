@@ -59,14 +59,16 @@ def _changes(changes: Changes) -> list[str]:
     said = []
     if changes.new:
         said.append(
-            f"{_inputs(changes.new)} had not been taken by earlier sessions, or came since: they belong to it now."
+            f"{_inputs(changes.new)} had not been taken by earlier sessions, or came since; done now."
         )
     if changes.changed:
         said.append(
             f"{_inputs(changes.changed)} changed since the listing; what was done before keeps its rows."
         )
     if changes.gone:
-        said.append(f"{_inputs(changes.gone)} no longer there; what was done before keeps its rows.")
+        said.append(
+            f"{_inputs(changes.gone)} vanished since the listing; what was done before keeps its rows."
+        )
     return said
 
 
@@ -82,6 +84,6 @@ def _verdict(spec: Infer, totals: Totals, share: float) -> list[str]:
     if share > spec.limits.errors:
         said.append(
             f"it counts as failed: {format_share(share)} of the inputs could not be used, and limits.errors allows"
-            f" {format_share(spec.limits.errors)}. All other rows are there."
+            f" {format_share(spec.limits.errors)}.{' All other rows are there.' if totals.rows else ''}"
         )
     return said
