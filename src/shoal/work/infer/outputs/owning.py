@@ -66,6 +66,19 @@ def claim(
     raise SpecError(f"Other runs keep taking {storage.url}.", hint=_ELSEWHERE)
 
 
+def ensure_free(output: Output, folder: str) -> None:
+    """`SpecError` for a folder that no run has, and that holds other files. Changes nothing."""
+    storage = opened(output, folder)
+    if not _chain(storage):
+        _refuse_others(storage, look(storage), is_of_shoal=False)
+
+
+def owner(output: Output, folder: str) -> str | None:
+    """The run whose parts are in the folder now. Changes nothing."""
+    chain = _chain(opened(output, folder))
+    return chain[-1].run if chain else None
+
+
 def ensure_ours(output: Output, folder: str, run: str, *, home: str = "") -> None:
     """On a resume: `SpecError` if another run has taken the folder since, or somebody else's files are there.
 
@@ -99,7 +112,8 @@ def _settle(storage: Storage, chain: list[Owner]) -> list[str]:
     storage.write(OWNER, _encoded(ours))
     remove(storage, [successor_key(each.run) for each in before])
     parts = f"{len(found.parts)} part{'' if len(found.parts) == 1 else 's'}"
-    return [f"{storage.url} held {parts} of run {before[-1].run}; they were removed."] if found.parts else []
+    were = "it was" if len(found.parts) == 1 else "they were"
+    return [f"{storage.url} held {parts} of run {before[-1].run}; {were} removed."] if found.parts else []
 
 
 def _chain(storage: Storage) -> list[Owner]:
@@ -132,7 +146,7 @@ def _refuse_others(storage: Storage, found: Listing, *, is_of_shoal: bool) -> No
     if not is_of_shoal:
         others += [part_key(seq) for seq in sorted(found.parts)] + [ERRORS] * found.has_errors
     if others:
-        more = ", ..." if len(others) > OTHERS_NAMED else ""
+        more = " and more" if len(others) > OTHERS_NAMED else ""
         raise SpecError(
             f"{storage.url} holds files that are of no run: {', '.join(others[:OTHERS_NAMED])}{more}.",
             hint=_ELSEWHERE,
