@@ -178,7 +178,10 @@ def _how_it_ended(summary: Summary) -> str:
 def _failures(summary: Summary, failures: Sequence[tuple[str, str]]) -> list[str]:
     if not failures:
         return []
-    lines = [f"Failed: {item}: {words.sentence(error)}" for item, error in failures]
+    alike: dict[str, list[str]] = {}
+    for item, error in failures:
+        alike.setdefault(words.sentence(error), []).append(item)
+    lines = [f"Failed: {', '.join(items)}: {sentence}" for sentence, items in alike.items()]
     more = summary.items.get("failed", 0) - len(failures)
     if more > 0:
         lines.append(f"  and {more} more")

@@ -61,6 +61,7 @@ class InferJob(Hooks):
         self.policy = Policy(
             retries=0,  # What fails without a crash fails again; inputs that fail are errors, not failures.
             crashes=limits.retries,
+            backoff_s=0.05,  # Several tries go by until an input that kills workers is found out.
             timeout_s=limits.timeout_s,
             concurrent=limits.concurrent,
             stop_after=limits.stop_after,
@@ -110,7 +111,7 @@ class InferJob(Hooks):
     def begin(self, run: str, home: str, *, resumed: bool) -> None:
         spec, self._run, self._resumed = self.spec, run, resumed
         if resumed:
-            outputs.ensure_ours(spec.output, spec.folder, run)
+            outputs.ensure_ours(spec.output, spec.folder, run, home=home)
         else:
             self._notes += outputs.claim(spec.output, spec.folder, run, home, is_alive=_is_alive)
         arguments = {
@@ -196,6 +197,6 @@ class InferJob(Hooks):
         return plan(self, nodes, capacity, learned or {})
 
 
-def _is_alive(home: str, run: str) -> bool:
+def _is_alive(run: str, home: str) -> bool:
     """Whether a driver works on this run now."""
     return is_locked(os.path.join(run_folder(home, run), "lock"))

@@ -17,6 +17,13 @@ from shoal.work.infer.worker.collecting import Collected
 from shoal.work.infer.worker.holding import AS_GIVEN, Holding
 from shoal.work.infer.worker.intake import LONGEST_REASON, Taken
 
+MOST_UNPROVEN = 8
+"""A model that fails on so many inputs, and has taken none before, is to blame itself."""
+
+
+class Misfit(Failed):
+    """The model declares that it takes something else."""
+
 
 class Predicting:
     """Keeps what was learned about the model between batches."""
@@ -31,7 +38,9 @@ class Predicting:
         self._takes_arrays = takes_arrays
         """Not a class of the user's, which takes what it takes."""
         self._proven = False
-        """Whether the model has taken anything yet: before, its failure is not the fault of an input."""
+        """Whether the model has taken anything yet: before, its failure may not be the fault of an input."""
+        self._failures = 0
+        """Inputs that it failed on before."""
         self._caps: dict[str, int] = {}
         """The largest batch for which memory suffices, by runtime, where it did not."""
         self.to_compare: set[str] = set()
@@ -65,20 +74,21 @@ class Predicting:
             for start in range(0, len(good), cap):
                 self._attempt(setting, good[start : start + cap], collected)
             return
+        failure: Exception | None = None
         try:
             outputs = self._predict(setting, good)
-        except OutOfMemory as error:
-            self._shrink(setting, len(good), error)
-            self._attempt(setting, good, collected)
-            return
-        except (Failed, MemoryError):
+        except Misfit:
             raise
         except Exception as error:  # noqa: BLE001 - libraries and users' classes raise anything
-            self._blame(setting, good, error, collected)
-            return
-        self._proven = True
-        columns, bad = self._finish(outputs, len(good))
-        collected.add([entry.position for entry in good], columns, bad)
+            failure = error.with_traceback(None)  # Its frames hold what was half computed.
+        if isinstance(failure, OutOfMemory | MemoryError):
+            self._shrink(setting, good, failure, collected)
+        elif failure is not None:
+            self._blame(setting, good, failure, collected)
+        else:
+            self._proven = True
+            columns, bad = self._finish(outputs, len(good))
+            collected.add([entry.position for entry in good], columns, bad)
 
     def _predict(self, setting: Setting, good: Sequence[Taken]) -> Any:
         runtime, predictor = self.holding.get(setting)
@@ -87,7 +97,7 @@ class Predicting:
         if self._takes_arrays and not self._proven:
             misfit = check_fits(predictor.inputs(), batch)
             if misfit is not None:
-                raise Failed(misfit)
+                raise Misfit(misfit)
         with self.watch.measuring("predicting"):
             outputs = predictor.predict(batch)
         return self._compared(runtime, setting, batch, outputs)
@@ -105,41 +115,45 @@ class Predicting:
         self.holding.refuse(runtime, why)
         return reference
 
-    def _shrink(self, setting: Setting, count: int, error: Exception) -> None:
+    def _shrink(
+        self, setting: Setting, good: Sequence[Taken], error: Exception, collected: Collected
+    ) -> None:
+        """Memory ran out: again with half the batch. A single input that is too much for it is an error of its own."""
+        count, said = len(good), in_a_line(error)
         self.out_of_memory.append(setting._replace(batch=count))
-        if count <= 1:
-            raise Failed(f"there is not enough memory for a single input: {error}") from None
-        self._caps[setting.runtime] = max(1, count // 2)
+        if count > 1:
+            self._caps[setting.runtime] = count // 2
+            self._attempt(setting, good, collected)
+            return
+        self._caps.pop(setting.runtime, None)  # It is the input, and others may go together again.
+        reason = f"there is not enough memory for it: {said}"
+        sentence = f"There is not enough memory for a single input: {said}."
+        self._suspect(good[0], reason, sentence, collected)
 
     def _blame(self, setting: Setting, good: Sequence[Taken], error: Exception, collected: Collected) -> None:
         """A batch failed: because of the runtime, of one of its inputs, or of the model."""
         if setting.runtime != AS_GIVEN:
             self.holding.refuse(setting.runtime, in_a_line(error))
             self._attempt(setting._replace(runtime=AS_GIVEN), good, collected)
-            return
-        if len(good) == 1:
-            if not self._proven:
-                raise Failed(f"the model failed on its first input: {in_a_line(error)}") from error
-            collected.fail(good[0].position, f"the model failed: {in_a_line(error)}")
-            return
-        failures = 0
-        for entry in good:
-            try:
-                outputs = self._predict(setting, [entry])
-            except OutOfMemory as lack:
-                raise Failed(f"there is not enough memory for a single input: {lack}") from None
-            except Exception as reason:
-                failures += 1
-                if failures == len(good) and not self._proven:
-                    raise Failed(f"the model failed on every input: {in_a_line(reason)}") from reason
-                collected.fail(entry.position, f"the model failed: {in_a_line(reason)}")
-                continue
-            self._proven = True
-            columns, bad = self._finish(outputs, 1)
-            collected.add([entry.position], columns, bad)
+        elif len(good) > 1:
+            for entry in good:
+                self._attempt(setting, [entry], collected)
+        else:
+            said = in_a_line(error)
+            sentence = said if isinstance(error, Failed) else f"The model failed on its first inputs: {said}"
+            self._suspect(good[0], f"the model failed: {said}", sentence, collected)
+
+    def _suspect(self, entry: Taken, reason: str, sentence: str, collected: Collected) -> None:
+        """A single input did not go through. When no other has so far, it may be the model: `sentence` says so."""
+        self._failures += 1
+        if not self._proven and self._failures >= MOST_UNPROVEN:
+            raise Failed(sentence)
+        collected.fail(entry.position, reason[:LONGEST_REASON])
 
 
 def in_a_line(error: BaseException) -> str:
     """What went wrong, short enough for a table."""
     text = " ".join(str(error).split())
+    if isinstance(error, Failed | OutOfMemory) and text:
+        return text[:LONGEST_REASON]  # They are sentences.
     return (f"{type(error).__name__}: {text}" if text else type(error).__name__)[:LONGEST_REASON]
