@@ -133,7 +133,7 @@ class PartWriter:
                 raise
             raise Failed(
                 f"The disk of the output is full: {self._storage.url}/{part_key(seq)} was not written."
-                " Make room, then resume the run."
+                f" Make room, then: shoal resume {self._run} --failed"
             ) from error
 
 

@@ -76,7 +76,7 @@ class Predicting:
             return
         failure: Exception | None = None
         try:
-            outputs = self._predict(setting, good)
+            columns, bad = self._finish(self._predict(setting, good), len(good))
         except Misfit:
             raise
         except Exception as error:  # noqa: BLE001 - libraries and users' classes raise anything
@@ -87,7 +87,6 @@ class Predicting:
             self._blame(setting, good, failure, collected)
         else:
             self._proven = True
-            columns, bad = self._finish(outputs, len(good))
             collected.add([entry.position for entry in good], columns, bad)
 
     def _predict(self, setting: Setting, good: Sequence[Taken]) -> Any:
@@ -106,9 +105,9 @@ class Predicting:
         """What the model gives as it was given, where the runtime has to show first that it agrees and does not."""
         if runtime not in self.to_compare or runtime == AS_GIVEN:
             return outputs
-        self.to_compare.discard(runtime)
         _, given = self.holding.get(setting._replace(runtime=AS_GIVEN))
         reference = given.predict(batch)
+        self.to_compare.discard(runtime)
         self.differences[runtime], why = difference(reference, outputs)
         if why is None:
             return outputs
