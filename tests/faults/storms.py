@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -26,6 +27,7 @@ DRIVER_KILLS = 5
 WORKER_KILLS = 2
 """In each session that is killed."""
 SEED = 4
+RUN_S = 600
 
 
 def wait_for(place: Any, process: subprocess.Popen[str], goal: int) -> list[int]:
@@ -59,6 +61,14 @@ def storm(place: Any, file: str, chance: random.Random, items: int) -> dict[str,
     return hits
 
 
+def ended_well(place: Any, *arguments: str) -> Any:
+    """What `--json` says of a run that may take long."""
+    process = place.start(*arguments, "--json")
+    out, err = process.communicate(timeout=RUN_S)
+    assert process.returncode == 0, out + err
+    return json.loads(out)
+
+
 def check_storm(
     place: Any, count: int, input_: str = "in/", output_: str = "out/", item: int = 100
 ) -> Output:
@@ -68,13 +78,13 @@ def check_storm(
     settings = {"input": {"images": input_}, "limits": ALLOWED, "tune": {"item": item, "runtime": "as-given"}}
     calm_file = inference(place, name="calm", output=output_.rstrip("/") + "-calm/", **settings)
     file = inference(place, output=output_, **settings)
-    calm = place.json("run", calm_file, "--json")
+    calm = ended_well(place, "run", calm_file)
     assert calm["infer"]["rows"] == count - len(broken)
     expected = output(calm["results"])
     began = time.monotonic()
     hits = storm(place, file, random.Random(SEED), count // item)
     assert hits == {"driver": DRIVER_KILLS, "worker": DRIVER_KILLS * WORKER_KILLS}
-    ended = place.json("resume", "i", "--json")
+    ended = ended_well(place, "resume", "i")
     print(
         f"{count} inputs, kills that hit: {hits}, {time.monotonic() - began:.0f} s; calm {calm['seconds']:.0f} s"
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from faults.pictures import done, fill, inference, name_of, output, picture, write_model, write_slow_class
+from faults.pictures import done, fill, inference, name_of, output, picture, write_model
 from faults.storms import check_storm, slow
 from servers.seaweedfs import READ_ONLY_KEY
 from shoal.files import open_storage
@@ -181,7 +182,12 @@ def test_a_full_disk_ends_the_run_and_with_room_it_goes_on(place, mount, errors)
     settings["output"] = {"path": str(disk / "out"), "preserve_order": True}
     end = place.shoal("run", inference(place, **settings), code=1)
     assert "The disk of the output is full" in end.stderr
-    assert "--failed" in end.stderr
+    assert end.stderr.count("failed: i") == 1, end.stderr
+    assert place.store().state() == "failed"
+    if errors:
+        assert "errors.parquet cannot be used: No space left on device." in end.stderr
+        assert "Then: shoal resume i-" in end.stderr
+    assert " --failed" in end.stderr
     parts = len(list((disk / "out").glob("part-*")))
     assert parts
     filler.unlink()
@@ -220,12 +226,15 @@ def test_inputs_that_changed_between_two_sessions_are_told_and_new_ones_are_done
 
 def test_files_that_came_after_a_run_had_succeeded_are_done_by_a_resume(place):
     fill(place.folder / "in", 20)
-    write_slow_class(place.folder / "slow.py")
     place.json("run", inference(place, **slow(place)), "--json")
     (place.folder / "in" / "new.jpg").write_bytes(picture(5))
     ended = place.json("resume", "i", "--json")
     assert ended["infer"]["rows"] == 21
     assert "in/new.jpg" in output(place.folder / "out").rows
+    shutil.rmtree(place.folder / "in")
+    assert place.json("resume", "i", "--json")["infer"]["rows"] == 21
+    (place.folder / "in").mkdir()
+    assert place.json("resume", "i", "--json")["infer"]["rows"] == 21
 
 
 def table(path: Path):

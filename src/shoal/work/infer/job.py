@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from shoal.engine.workers.stopwatch import now
-from shoal.errors import several
+from shoal.errors import NotFound, several
 from shoal.files import is_url, pause
 from shoal.model import Factory, Item, Need, Node, Plan
 from shoal.model.packages import Packages
@@ -154,6 +154,8 @@ class InferJob(Hooks):
                 if found.take(1) is not None:
                     return True
                 pause(LOOK_S)
+        except NotFound:
+            return False  # Whatever was there is gone, and was done before.
         finally:
             found.close()
         return False
