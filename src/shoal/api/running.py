@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from shoal.api import packages, workloads
@@ -14,10 +15,11 @@ from shoal.api.workloads import Prepared
 from shoal.cluster.base import Tell
 from shoal.cluster.here import Here
 from shoal.engine import fitting
-from shoal.errors import NotFound, Problem, SpecError, several
+from shoal.errors import NotFound, Problem, ShoalError, SpecError, several
 from shoal.model import Plan
 from shoal.shape.pool import Watcher
 from shoal.store import RunStore, find_home, is_locked, resolve_run, run_folder
+from shoal.store import remove as remove_run
 from shoal.store.learned import recall_learned
 from shoal.store.profiles import recall
 from shoal.work.job import Past, PoolJob
@@ -143,9 +145,21 @@ def _begin(
 
             functions.settle(prepared, store.folder)
         return Session(store, prepared.job, where, here)
+    except ShoalError:
+        # What could not begin, as its output is somebody else's, is no run.
+        _leave(store, here)
+        raise
     except BaseException:
         store.close()
         raise
+
+
+def _leave(store: RunStore, here: Here) -> None:
+    never_began = store.state() == "queued"
+    store.close()
+    if never_began:
+        with suppress(ShoalError):  # Why it could not begin is what the person should hear.
+            remove_run(store.home, store.run, now=here.now())
 
 
 def resume(

@@ -10,7 +10,7 @@ from shoal.api.machines import Machines
 from shoal.api.summary import Summary
 from shoal.api.watching import Watchers
 from shoal.cluster.here import Here
-from shoal.errors import ClusterLost, ShoalError
+from shoal.errors import ClusterLost, FileError, ShoalError
 from shoal.model import Item, Outcome
 from shoal.plan.durations import Durations
 from shoal.shape.pool import Ended, Pool, Progress, Watcher, WorkerUse
@@ -99,7 +99,16 @@ class Session:
             self._fail()
             raise
         self._engine.close()
-        return self._finish()
+        try:
+            return self._finish()
+        except FileError as error:
+            self._fail()
+            what = f"All that ran has ended, and what was done is recorded, but not all could be written: {error}"
+            raise FileError(what, hint=self._once_mended(error)) from error
+
+    def _once_mended(self, error: FileError) -> str:
+        again = " --failed" if self.store.counts().get("failed") else ""
+        return f"{error.hint or 'Look at what is wrong there.'} Then: shoal resume {self.store.run}{again}"
 
     def _leave(self) -> None:
         try:

@@ -67,6 +67,19 @@ def _model(spec: Infer) -> Iterator[Problem]:
         ending = os.path.splitext(given)[1]
         same = [name for name in beside if os.path.splitext(name)[1] == ending]
         yield Problem(f"{key}: there is no file {given} in {spec.folder}.", nearest(given, same or beside))
+    else:
+        yield from _no_model(path, spec.model.kind)
+
+
+def _no_model(path: str, kind: str) -> Iterator[Problem]:
+    """What its first bytes say. Whether it can be loaded shows in a worker."""
+    from shoal.engine.workers.runner import Failed
+    from shoal.work.infer.models.recognising import check_file
+
+    try:
+        check_file(path, kind)
+    except Failed as reason:
+        yield Problem(str(reason))
 
 
 def _input(spec: Infer) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from shoal.engine.workers.stopwatch import now
-from shoal.errors import several
+from shoal.errors import NotFound, several
 from shoal.files import is_url, pause
 from shoal.model import Factory, Item, Need, Node, Plan
 from shoal.model.packages import Packages
@@ -61,6 +61,7 @@ class InferJob(Hooks):
         self.policy = Policy(
             retries=0,  # What fails without a crash fails again; inputs that fail are errors, not failures.
             crashes=limits.retries,
+            backoff_s=0.05,  # Several tries go by until an input that kills workers is found out.
             timeout_s=limits.timeout_s,
             concurrent=limits.concurrent,
             stop_after=limits.stop_after,
@@ -110,7 +111,7 @@ class InferJob(Hooks):
     def begin(self, run: str, home: str, *, resumed: bool) -> None:
         spec, self._run, self._resumed = self.spec, run, resumed
         if resumed:
-            outputs.ensure_ours(spec.output, spec.folder, run)
+            outputs.ensure_ours(spec.output, spec.folder, run, home=home)
         else:
             self._notes += outputs.claim(spec.output, spec.folder, run, home, is_alive=_is_alive)
         arguments = {
@@ -153,6 +154,8 @@ class InferJob(Hooks):
                 if found.take(1) is not None:
                     return True
                 pause(LOOK_S)
+        except NotFound:
+            return False  # Whatever was there is gone, and was done before.
         finally:
             found.close()
         return False

@@ -161,7 +161,7 @@ def test_memory_that_does_not_suffice_for_one_input_ends_the_item():
 
     made, _ = predicting(as_given=Full())
     with pytest.raises(Failed, match="not enough memory for a single input"):
-        made.run(GIVEN, taken(4), Collected())
+        made.run(GIVEN, taken(8), Collected())
 
 
 def test_a_runtime_that_fails_gives_way_to_the_model_as_given_for_good():
@@ -228,8 +228,8 @@ def test_a_model_that_takes_nothing_at_all_ends_the_item_with_one_sentence():
             raise ValueError("expected four dimensions")
 
     made, _ = predicting(as_given=Wrong())
-    with pytest.raises(Failed, match="the model failed on every input: ValueError: expected four"):
-        made.run(GIVEN, taken(4), Collected())
+    with pytest.raises(Failed, match="The model failed on its first inputs: ValueError: expected four"):
+        made.run(GIVEN, taken(8), Collected())
 
 
 def test_a_row_that_is_no_number_is_an_error():
@@ -301,7 +301,7 @@ def test_an_input_at_which_two_workers_died_is_left_out():
     crumbs = Crumbs()
     intake = Intake(Numbers(6), Prepare(), made.watch)
     collected = go_carefully(intake, made, GIVEN._replace(batch=1), crumbs, 1, 3)
-    assert crumbs.seen == [0, 1, 3, 4, 5]
+    assert crumbs.seen == [0, 1, 3, 4, 5, -1]
     assert collected.positions == [0, 1, 3, 4, 5]
     assert collected.errors == [(2, "2 workers died of it")]
 

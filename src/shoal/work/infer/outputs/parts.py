@@ -71,7 +71,7 @@ class PartWriter:
         """
         table = self._table(keys, columns, errors)
         facts = facts._replace(rows=table.num_rows, errors=len(errors), attempt=attempt)
-        with self._told(seq):
+        with self._told():
             errors_file = self._write_errors(seq, attempt, errors)
             if not is_complete(table.schema) or not table.num_rows:
                 self._storage.write(partial_key(seq), b"")
@@ -124,7 +124,7 @@ class PartWriter:
         return key
 
     @contextmanager
-    def _told(self, seq: int) -> Iterator[None]:
+    def _told(self) -> Iterator[None]:
         """A full disk in a sentence; other errors of files say enough themselves."""
         try:
             yield
@@ -132,8 +132,8 @@ class PartWriter:
             if getattr(error.__cause__, "errno", None) not in _FULL:
                 raise
             raise Failed(
-                f"The disk of the output is full: {self._storage.url}/{part_key(seq)} was not written."
-                " Make room, then resume the run."
+                f"The disk of the output is full: no more can be written to {self._storage.url}."
+                f" Make room, then: shoal resume {self._run} --failed"
             ) from error
 
 

@@ -13,6 +13,8 @@ FROM_ATTEMPT = 3
 DEATHS = 2
 """Workers that died at the same input, before it is blamed: a single one may have died of something else."""
 
+NOWHERE = -1
+
 
 def go_carefully(
     intake: Intake, predicting: Predicting, setting: Setting, crumbs: Crumbs, seq: int, attempt: int
@@ -21,11 +23,15 @@ def go_carefully(
     collected = Collected()
     predicting.forget()
     deaths = crumbs.suspects(seq)
-    for position in range(len(intake)):
-        if deaths[position] >= DEATHS:
-            intake.skip()
-            collected.fail(position, f"{deaths[position]} workers died of it")
-            continue
-        crumbs.at(seq, attempt, position)
-        predicting.run(setting, intake.take(1), collected)
+    try:
+        for position in range(len(intake)):
+            if deaths[position] >= DEATHS:
+                intake.skip()
+                collected.fail(position, f"{deaths[position]} workers died of it")
+                continue
+            crumbs.at(seq, attempt, position)
+            predicting.run(setting, intake.take(1), collected)
+    finally:
+        # It did not die of the last one, be it that all are done or that somebody stopped it.
+        crumbs.at(seq, attempt, NOWHERE)
     return collected

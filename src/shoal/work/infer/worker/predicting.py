@@ -11,11 +11,18 @@ from typing import Any
 from shoal.engine.workers.runner import Failed
 from shoal.engine.workers.stopwatch import Stopwatch
 from shoal.model.tuning import Setting
-from shoal.work.infer.base import Finish, OutOfMemory, Prepare
+from shoal.work.infer.base import Finish, OutOfMemory, Predictor, Prepare
 from shoal.work.infer.models import check_fits, difference
 from shoal.work.infer.worker.collecting import Collected
 from shoal.work.infer.worker.holding import AS_GIVEN, Holding
 from shoal.work.infer.worker.intake import LONGEST_REASON, Taken
+
+MOST_UNPROVEN = 8
+"""A model that fails on so many inputs, and has taken none before, is to blame itself."""
+
+
+class Misfit(Failed):
+    """The model declares that it takes something else."""
 
 
 class Predicting:
@@ -39,7 +46,9 @@ class Predicting:
         self._takes_arrays = takes_arrays
         """Not a class of the user's, which takes what it takes."""
         self._proven = False
-        """Whether the model has taken anything yet: before, its failure is not the fault of an input."""
+        """Whether the model has taken anything yet: before, its failure may not be the fault of an input."""
+        self._failures = 0
+        """Inputs that it failed on before."""
         self._caps: dict[str, int] = {}
         """The largest batch for which memory suffices, by runtime, where it did not."""
         self.to_compare: set[str] = set()
@@ -67,83 +76,91 @@ class Predicting:
     def _attempt(self, setting: Setting, good: Sequence[Taken], collected: Collected) -> str:
         cap = self.largest(setting)
         if len(good) > cap:
-            for start in range(0, len(good), cap):
-                runtime = self._attempt(setting, good[start : start + cap], collected)
-            return runtime
+            pieces = [good[start : start + cap] for start in range(0, len(good), cap)]
+            return [self._attempt(setting, piece, collected) for piece in pieces][-1]
+        failure: Exception | None = None
         try:
             runtime, outputs = self._predict(setting, good)
-        except OutOfMemory as error:
-            self._shrink(setting, len(good), error)
-            return self._attempt(setting, good, collected)
-        except (Failed, MemoryError):
+            columns, bad = self._finish(outputs, len(good))
+        except Misfit:
             raise
         except Exception as error:  # noqa: BLE001 - libraries and users' classes raise anything
-            return self._blame(setting, good, error, collected)
+            failure = error.with_traceback(None)  # Its frames hold what was half computed.
+        if isinstance(failure, OutOfMemory | MemoryError):
+            return self._shrink(setting, good, failure, collected)
+        if failure is not None:
+            return self._blame(setting, good, failure, collected)
         self._proven = True
-        columns, bad = self._finish(outputs, len(good))
         collected.add([entry.position for entry in good], columns, bad)
         return runtime
 
     def _predict(self, setting: Setting, good: Sequence[Taken]) -> tuple[str, Any]:
         with self.watch.measuring("preprocessing"):
             batch = self._prepare.batch([entry.value for entry in good])
-        runtime, predictor = self.holding.get(setting, batch)
+        runtime, predictor = self._loaded(setting, batch)
         if self._takes_arrays and not self._proven:
             misfit = check_fits(predictor.inputs(), batch)
             if misfit is not None:
-                raise Failed(misfit)
+                raise Misfit(misfit)
         with self.watch.measuring("predicting"):
             outputs = predictor.predict(batch)
         return self._compared(runtime, setting, batch, outputs)
+
+    def _loaded(self, setting: Setting, example: Any) -> tuple[str, Predictor]:
+        try:
+            return self.holding.get(setting, example)
+        except Failed as error:  # It is no model, and will be none for another input.
+            raise Misfit(str(error)) from None
 
     def _compared(self, runtime: str, setting: Setting, batch: Any, outputs: Any) -> tuple[str, Any]:
         """What the model gives as it was given, where the runtime has to show first that it agrees and does not."""
         if runtime not in self.to_compare or runtime == AS_GIVEN:
             return runtime, outputs
-        self.to_compare.discard(runtime)
-        _, given = self.holding.get(setting._replace(runtime=AS_GIVEN), batch)
+        _, given = self._loaded(setting._replace(runtime=AS_GIVEN), batch)
         reference = given.predict(batch)
+        self.to_compare.discard(runtime)
         self.differences[runtime], why = difference(reference, outputs, self._precision)
         if why is None:
             return runtime, outputs
         self.holding.refuse(runtime, why)
         return AS_GIVEN, reference
 
-    def _shrink(self, setting: Setting, count: int, error: Exception) -> None:
+    def _shrink(self, setting: Setting, good: Sequence[Taken], error: Exception, collected: Collected) -> str:
+        """Memory ran out: again with half the batch. A single input that is too much for it is an error of its own."""
+        count, said = len(good), in_a_line(error)
         self.out_of_memory.append(setting._replace(batch=count))
-        if count <= 1:
-            raise Failed(f"there is not enough memory for a single input: {error}") from None
-        self._caps[setting.runtime] = max(1, count // 2)
+        if count > 1:
+            self._caps[setting.runtime] = count // 2
+            return self._attempt(setting, good, collected)
+        self._caps.pop(setting.runtime, None)  # It is the input, and others may go together again.
+        reason = f"there is not enough memory for it: {said}"
+        sentence = f"There is not enough memory for a single input: {said}."
+        self._suspect(good[0], reason, sentence, collected)
+        return setting.runtime
 
     def _blame(self, setting: Setting, good: Sequence[Taken], error: Exception, collected: Collected) -> str:
         """A batch failed: because of the runtime, of one of its inputs, or of the model."""
         if setting.runtime != AS_GIVEN:
             self.holding.refuse(setting.runtime, in_a_line(error))
             return self._attempt(setting._replace(runtime=AS_GIVEN), good, collected)
-        if len(good) == 1:
-            if not self._proven:
-                raise Failed(f"the model failed on its first input: {in_a_line(error)}") from error
-            collected.fail(good[0].position, f"the model failed: {in_a_line(error)}")
-            return AS_GIVEN
-        failures = 0
-        for entry in good:
-            try:
-                _, outputs = self._predict(setting, [entry])
-            except OutOfMemory as lack:
-                raise Failed(f"there is not enough memory for a single input: {lack}") from None
-            except Exception as reason:
-                failures += 1
-                if failures == len(good) and not self._proven:
-                    raise Failed(f"the model failed on every input: {in_a_line(reason)}") from reason
-                collected.fail(entry.position, f"the model failed: {in_a_line(reason)}")
-                continue
-            self._proven = True
-            columns, bad = self._finish(outputs, 1)
-            collected.add([entry.position], columns, bad)
+        if len(good) > 1:
+            return [self._attempt(setting, [entry], collected) for entry in good][-1]
+        said = in_a_line(error)
+        sentence = said if isinstance(error, Failed) else f"The model failed on its first inputs: {said}"
+        self._suspect(good[0], f"the model failed: {said}", sentence, collected)
         return AS_GIVEN
+
+    def _suspect(self, entry: Taken, reason: str, sentence: str, collected: Collected) -> None:
+        """A single input did not go through. When no other has so far, it may be the model: `sentence` says so."""
+        self._failures += 1
+        if not self._proven and self._failures >= MOST_UNPROVEN:
+            raise Failed(sentence)
+        collected.fail(entry.position, reason[:LONGEST_REASON])
 
 
 def in_a_line(error: BaseException) -> str:
     """What went wrong, short enough for a table."""
     text = " ".join(str(error).split())
+    if isinstance(error, Failed | OutOfMemory) and text:
+        return text[:LONGEST_REASON]  # They are sentences.
     return (f"{type(error).__name__}: {text}" if text else type(error).__name__)[:LONGEST_REASON]
