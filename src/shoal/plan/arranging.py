@@ -64,9 +64,11 @@ class Trial:
     that may mean loading the model anew; then the others get nothing until it is measured.
     """
 
-    def __init__(self, arrangement: Arrangement, setting: Setting, *, warm: bool) -> None:
+    def __init__(self, arrangement: Arrangement, setting: Setting, instead: Setting, *, warm: bool) -> None:
         self.arrangement = arrangement
         self.setting = setting
+        self.instead = instead
+        """What it is compared with, of the arrangement in use."""
         self.running = not warm
         self.warmed_before = warm
         self.told: set[int] = set()
@@ -144,9 +146,9 @@ class Arranger:
                     break
         return [rung for rung in found if rung not in self.rates]
 
-    def begin(self, arrangement: Arrangement, setting: Setting) -> None:
+    def begin(self, arrangement: Arrangement, setting: Setting, instead: Setting) -> None:
         fewer = arrangement.workers < self.current.workers and arrangement.threads != self.current.threads
-        self.trial = Trial(arrangement, setting, warm=fewer)
+        self.trial = Trial(arrangement, setting, instead, warm=fewer)
         self.reasons.pop(arrangement, None)
         if self.trial.running:
             self.round += 1

@@ -17,8 +17,8 @@ from shoal.plan.memory import Memory
 
 SLOWER = 0.7
 """A runtime below this share of the best one gets no more inputs."""
-MODEL = 1.5
-"""What a batch's model counts against measurements of the batch itself."""
+PARABOLA = 4.0
+"""What a batch's neighbours count against measurements of the batch itself."""
 SURE = 2.0
 """Measurements after which a point is given up only for one that is better beyond doubt."""
 
@@ -73,23 +73,11 @@ class Knowledge:
         return {each: found for each in settings if (found := self.estimate(each)) is not None}
 
     def smoothed(self, runtime: str) -> dict[Setting, Estimate]:
-        """The same, moved towards a common model of a batch's time: what small batches show, larger ones share."""
+        """The same, with scores that take their neighbours into account."""
         known = self.known(runtime)
-        if len(known) < 3:
-            return known
-        top = max(known, key=lambda each: known[each].score)
-        model = batching.fit(
-            {each.batch: found.score for each, found in known.items() if each.batch <= top.batch}
-        )
-        assert model is not None
-        return {
-            each: found._replace(
-                score=(found.score * found.sure + model.rate(each.batch) * MODEL) / (found.sure + MODEL)
-            )
-            if each.batch <= top.batch
-            else found
-            for each, found in known.items()
-        }
+        scores = {each.batch: (found.score, found.sure) for each, found in known.items()}
+        moved = batching.smooth(scores, PARABOLA)
+        return {each: found._replace(score=moved[each.batch]) for each, found in known.items()}
 
     def best_of(self, runtime: str) -> tuple[Setting, Estimate] | None:
         pairs = self.smoothed(runtime).items()
@@ -143,7 +131,7 @@ class Knowledge:
     def _compare(self, pairs: Mapping[str, tuple[Setting, Estimate]]) -> None:
         best = max(pairs, key=lambda name: pairs[name][1].score)
         top = pairs[best][1]
-        base = pairs.get(self.space.runtimes[0])
+        base = self.best_of(self.space.runtimes[0])
         for name, (_, estimate) in pairs.items():
             if base is not None:
                 self.ratios[name] = estimate.score / base[1].score
