@@ -237,14 +237,16 @@ def resnet(
     *,
     threading: float = 0.9,
     cpu: int = 2,
-    law: Callable[[int], float] = lambda workers: 1.0,
+    law: Callable[[int], float] = lambda cores: 1.0,
     memory_bytes: int = 8 * GIB,
 ) -> Surface:
     """A large model on processors: all of the time is the model's."""
 
     def each(setting: Setting, workers: int) -> tuple[float, float]:
         threads = setting.threads * threading ** math.log2(setting.threads)
-        return rates[setting.runtime] * _small_batches(setting.batch) * threads * law(workers), 0.97
+        return rates[setting.runtime] * _small_batches(setting.batch) * threads * law(
+            workers * setting.threads
+        ), 0.97
 
     return Surface(
         Machine(cpu, memory_bytes), loads, each, lambda setting: (500 * MIB + 12 * MIB * setting.batch, 0)

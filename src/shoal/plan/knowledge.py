@@ -19,6 +19,8 @@ SLOWER = 0.7
 """A runtime below this share of the best one gets no more inputs."""
 PARABOLA = 4.0
 """What a batch's neighbours count against measurements of the batch itself."""
+WORTH_LOADING, WORTH_LOADING_AT_ONCE = 0.02, 0.1
+"""What another runtime must gain: once that is sure, and after a first look."""
 SURE = 2.0
 """Measurements after which a point is given up only for one that is better beyond doubt."""
 
@@ -121,6 +123,9 @@ class Knowledge:
             return False
         if before is not None:
             bar = before.score * 1.005 if before.sure >= SURE else self.cautious(before)
+            if setting.runtime != self.chosen.runtime:  # Every worker would have to load it.
+                sure = estimate.sure >= SURE
+                bar = max(bar, before.score * (1 + (WORTH_LOADING if sure else WORTH_LOADING_AT_ONCE)))
             if self.cautious(estimate) <= bar:
                 return False
         elif lawful and self.known_rate is not None:
@@ -152,7 +157,7 @@ class Knowledge:
                 rates = {count: each.rate * count for count, each in found if each.sure >= 0.5}
                 if (current.workers in rates, len(rates)) > (current.workers in alike, len(alike)):
                     alike = rates
-        if not self.on_gpu and len(alike) > 1:
+        if not self.on_gpu:  # Workers with other threads say nothing about these.
             return alike
         tried = {each.workers: rate for each, rate in self.arranger.rates.items() if rate}
         now = self.rate()
@@ -188,7 +193,7 @@ class Knowledge:
         wanted = self.arranger.in_effect.workers
         if self.space.workers is not None:
             return wanted
-        return self.memory.fitting(self.usable(), self.space.batch or 1, wanted)
+        return self.memory.fitting(self.chosen.runtime, self.space.batch or 1, wanted)
 
     # What was heard.
 

@@ -242,6 +242,8 @@ class Tuner:
         if best is None or chosen.runtime in loaded or not here:
             return chosen
         setting, estimate = max(here, key=lambda pair: pair[1].score)
+        if any(self._is_promising(name) for name in self._trying()):
+            left_s = min(left_s, gains.LOAD_S)  # What is loaded now will be of use for so long only.
         gained_s = left_s * (1 - estimate.rate / best.rate)
         return chosen if gained_s > self._known.load_s.get(chosen.runtime, gains.LOAD_S) else setting
 
