@@ -93,6 +93,15 @@ def test_a_runtime_that_is_new_is_trusted_as_far_as_others_were_seen_to_go() -> 
     assert memory.allowed("openvino", 2, 1024) == 64
 
 
+def test_a_single_point_of_one_runtime_is_as_steep_as_another_and_changes_nothing_about_it() -> None:
+    memory = Memory(Machine(2, 4 * GIB))
+    memory.hear(measured(1, 510 * MIB))
+    memory.hear(measured(64, 1140 * MIB))
+    memory.hear(measured(64, 1240 * MIB, runtime="openvino"))
+    assert memory.expected("openvino", 1) == 610 * MIB
+    assert memory.expected("as-given", 128) == 1780 * MIB
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 256), st.integers(1, 8 * GIB)), max_size=6),
     st.integers(1, 16),

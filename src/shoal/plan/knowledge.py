@@ -13,7 +13,7 @@ from shoal.model.tuning import Heard, Setting, Space
 from shoal.plan import batching, usl
 from shoal.plan.arranging import Arrangement, Arranger, permitted
 from shoal.plan.curve import Curve, Estimate
-from shoal.plan.memory import Memory
+from shoal.plan.memory import CLIMB, Memory
 
 SLOWER = 0.7
 """A runtime below this share of the best one gets no more inputs."""
@@ -45,7 +45,7 @@ class Knowledge:
         self.known_rate: float | None = None
         """What a worker did at the chosen point in an earlier run."""
         self.settled = False
-        self.chosen = self.setting(space.runtimes[0], 1)
+        self.chosen = self.setting(space.runtimes[0], min(CLIMB, space.largest_batch) if self.on_gpu else 1)
 
     # What is best.
 
@@ -92,9 +92,10 @@ class Knowledge:
         scores = {setting.batch: estimate.score for setting, estimate in self.known(runtime).items()}
         return batching.next_to(scores, self.largest(runtime)) if scores else []
 
-    def rises(self) -> bool:
-        """Whether a larger batch may still be a lot better."""
-        return any(batch > self.chosen.batch for batch in self.unmeasured(self.chosen.runtime))
+    def rises(self, rows: float = math.inf) -> bool:
+        """Whether a larger batch may still be a lot better, and items of so many inputs would show it."""
+        following = self.unmeasured(self.chosen.runtime)
+        return any(self.chosen.batch < batch <= rows / 3 for batch in following)
 
     def cautious(self, estimate: Estimate) -> float:
         """The score, less where it rests on little."""

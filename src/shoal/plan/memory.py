@@ -135,9 +135,7 @@ class Memory:
             points = self._device if device else self._host
             own = points.get(runtime, {})
             line = fit(own)
-            others = [
-                line for name, each in points.items() if name != runtime and (line := fit(each)) is not None
-            ]
+            others = [found for name, each in points.items() if name != runtime and (found := fit(each))]
             slope = max((other.slope for other in others), default=0.0)
             if line is None and others:
                 line = Line(max(other.base for other in others), slope)

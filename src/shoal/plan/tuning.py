@@ -19,8 +19,9 @@ from shoal.plan.curve import KEPT, Estimate
 FIRST_ROWS = 4
 FIRST_BATCH = 4
 """With so many at once a runtime is tried on processors, before it is known what is best."""
-UNSETTLED_S = 2.0
-"""Items are short until it is settled how to go about them: what is heard early is worth more."""
+UNSETTLED_S, RISING_S = 2.0, 0.7
+"""Items are short until it is settled how to go about them: what is heard early is worth more. The more so at a GPU
+as long as larger batches are a lot better."""
 ENOUGH_MEASURED, ENOUGH_DOUBT = 2.5, 1.5
 """Measurements that decide about an arrangement; fewer do where it is more than so many deviations off."""
 MOST_MEASURED = 6
@@ -137,9 +138,10 @@ class Tuner:
         if self._arranger.trial is not None or self._trying():
             target = min(target, rate * UNSETTLED_S)
         elif not self._known.settled:
+            short_s = RISING_S if self._known.on_gpu and self._known.rises() else UNSETTLED_S
             following = 3 * max(self._known.unmeasured(self._known.chosen.runtime), default=0)
-            target = max(min(target, rate * UNSETTLED_S), min(following, 2 * target))
-        rows = max(4, round(target / batch)) * batch
+            target = max(min(target, rate * short_s), min(following, 2 * target))
+        rows = max(4, math.ceil(target / batch - 0.01)) * batch
         return max(1, min(self._space.largest_item, rows))
 
     def rate(self) -> float | None:
@@ -186,7 +188,7 @@ class Tuner:
             runtime = self._worth_trying(worker, rows, left_s)
             if runtime is not None:
                 return self._tried(runtime, best, rows)
-            setting = self._worth_measuring(worker, rows, left_s)
+            setting = self._worth_measuring({best.runtime, *self._loaded.get(worker, ())}, rows, left_s)
             if setting is not None:
                 return self._explored(setting, best, rows)
             if not any(each.role != "work" for each in self._asked.values()):
@@ -237,7 +239,7 @@ class Tuner:
         """The best setting for this worker, unless loading it takes longer than it gains."""
         loaded, chosen = self._loaded.get(worker, set()), self._known.chosen
         best = self._known.estimate(chosen)
-        usable = [name for name in self._known.usable() if name in loaded]
+        usable = [name for name in sorted(loaded) if name not in self._known.unusable]
         here = [found for name in usable if (found := self._known.best_of(name)) is not None]
         if best is None or chosen.runtime in loaded or not here:
             return chosen
@@ -258,7 +260,7 @@ class Tuner:
         """The runtime whose trial saves most, by a worker that has loaded these; None when none saves anything."""
         known, trying = self._known, self._trying()
         now = known.estimate(known.chosen)
-        if now is None or (known.on_gpu and known.rises()):
+        if now is None or (known.on_gpu and known.rises(rows)):
             return None
         benefits = {
             name: self._doubt(name, rows, left_s, now, trying, loaded).benefit_s()
@@ -333,8 +335,8 @@ class Tuner:
 
     # Batches.
 
-    def _worth_measuring(self, worker: int, rows: int, left_s: float) -> Setting | None:
-        """A setting that may be better than the best one, and is not known well enough."""
+    def _worth_measuring(self, loaded: Collection[str], rows: int, left_s: float) -> Setting | None:
+        """A setting of these runtimes that may be better than the best one, and is not known well enough."""
         known = self._known
         if known.settled:
             return self._neighbour(rows, left_s)
@@ -343,7 +345,7 @@ class Tuner:
             return None
         options: list[tuple[float, Setting]] = []
         for name in known.usable():
-            if name == known.chosen.runtime or name in self._loaded.get(worker, ()):
+            if name in loaded:
                 options += self._hopes(name, best, MOST_MEASURED)
         return self._hopeful(options, best, rows)
 
@@ -406,7 +408,7 @@ class Tuner:
         now, node_rate = known.estimate(known.chosen), known.rate()
         if known.settled or now is None or node_rate is None or now.sure < 2:
             return False
-        if known.on_gpu and known.rises():
+        if known.on_gpu and known.rises(rows):
             return False
         first = sorted(self._loaded)[: self._arranger.current.workers]
         if self._alive < len(first) or any(known.chosen.runtime not in self._loaded[each] for each in first):
