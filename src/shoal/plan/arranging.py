@@ -146,7 +146,7 @@ class Arranger:
                     break
         return [rung for rung in found if rung not in self.rates]
 
-    def begin(self, arrangement: Arrangement, setting: Setting, instead: Setting) -> None:
+    def begin(self, arrangement: Arrangement, setting: Setting, *, instead: Setting) -> None:
         fewer = arrangement.workers < self.current.workers and arrangement.threads != self.current.threads
         self.trial = Trial(arrangement, setting, instead, warm=fewer)
         self.reasons.pop(arrangement, None)

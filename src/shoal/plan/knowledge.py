@@ -45,6 +45,8 @@ class Knowledge:
         self.known_rate: float | None = None
         """What a worker did at the chosen point in an earlier run."""
         self.settled = False
+        self.present = 0
+        """The most workers that were ever alive on a node; 0 while that was not told."""
         self.chosen = self.setting(space.runtimes[0], min(CLIMB, space.largest_batch) if self.on_gpu else 1)
 
     # What is best.
@@ -62,7 +64,15 @@ class Knowledge:
 
     def estimate(self, setting: Setting) -> Estimate | None:
         """Of a setting, with the workers as they are arranged."""
-        return self.curve.estimate(setting, self.arranger.current.workers)
+        return self.curve.estimate(setting, self.at_work())
+
+    def at_work(self) -> int:
+        """How many workers a node has at the chosen point: perhaps there are fewer than it is meant for."""
+        wanted = self.arranger.current.workers
+        return min(wanted, self.present) if self.present else wanted
+
+    def was_tried(self, runtime: str) -> bool:
+        return runtime in self.ratios or any(each.runtime == runtime for each in self.curve.settings())
 
     def known(self, runtime: str) -> dict[Setting, Estimate]:
         """The points of a runtime that can be compared: memory allows them, nothing that is given forbids them."""
@@ -109,7 +119,7 @@ class Knowledge:
     def rate(self) -> float | None:
         """The same of the node."""
         rate = self.rate_of_worker()
-        return None if rate is None else rate * self.arranger.current.workers
+        return None if rate is None else rate * self.at_work()
 
     def choose(self) -> bool:
         """Take the best point; whether it is another one. One that is known well yields only to a better one."""
@@ -151,18 +161,18 @@ class Knowledge:
     def scaling(self) -> dict[int, float]:
         """Inputs a second of a node by the number of workers, threads being alike where that was measured."""
         alike: dict[int, float] = {}
-        current = self.arranger.current
+        current, workers = self.arranger.current, self.at_work()
         for setting in self.curve.settings():
             if setting.threads == current.threads:
                 found = self.curve.by_workers(setting).items()
                 rates = {count: each.rate * count for count, each in found if each.sure >= 0.5}
-                if (current.workers in rates, len(rates)) > (current.workers in alike, len(alike)):
+                if (workers in rates, len(rates)) > (workers in alike, len(alike)):
                     alike = rates
         if not self.on_gpu:  # Workers with other threads say nothing about these.
             return alike
         tried = {each.workers: rate for each, rate in self.arranger.rates.items() if rate}
         now = self.rate()
-        return tried | ({current.workers: now} if now else {})
+        return tried | ({workers: now} if now else {})
 
     def law(self) -> usl.Usl | None:
         """What workers of one node do together."""
@@ -210,6 +220,17 @@ class Knowledge:
                 self.memory.hear(measured)
                 if clean:
                     self.curve.add(measured)
+        self._shrink()
+
+    def _shrink(self) -> None:
+        """Where memory does not suffice for the workers, there are fewer, which share the cores."""
+        current = self.arranger.current
+        fitting = self.memory.fitting(self.chosen.runtime, self.space.batch or 1, current.workers)
+        if self.space.workers is None and self.memory.is_known and fitting < current.workers:
+            threads = self.space.threads or max(1, self.space.machine.cpu // fitting)
+            self.arranger.current = Arrangement(fitting, threads)
+            self.arranger.round += 1
+            self.chosen = self.chosen._replace(threads=threads)
 
     def read(self, known: Mapping[str, Any]) -> None:
         """Start where an earlier run ended, as far as what is given permits."""

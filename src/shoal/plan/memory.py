@@ -66,6 +66,11 @@ class Memory:
                 by_batch = points.setdefault(setting.runtime, {})
                 by_batch[setting.batch] = min(value, by_batch.get(setting.batch, value))
 
+    @property
+    def is_known(self) -> bool:
+        """Whether any worker has told what it holds."""
+        return bool(self._host)
+
     def seen(self, runtime: str) -> int:
         """The largest batch that this runtime is known to manage; 0 before any."""
         return self._seen.get(runtime, 0)
