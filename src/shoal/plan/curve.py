@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from shoal.model.tuning import Machine, Measured, Setting
 from shoal.plan.batching import MEASURED, MEASURED_S
 
-KEPT = 15
+KEPT = 40
 """Measurements of a point that count: the latest ones."""
 NOISE = 0.05
 """What measurements are thought to scatter by, before it is known."""
@@ -180,24 +180,23 @@ class Curve:
 
 
 def _estimate(samples: list[Sample]) -> Estimate:
-    """By the medians; a measurement that was cut short counts for less."""
+    """By what is in the middle; a measurement that was cut short counts for less."""
     return Estimate(
-        _median([(sample.rate, sample.weight) for sample in samples]),
-        _median([(sample.score, sample.weight) for sample in samples]),
+        _middle([(sample.rate, sample.weight) for sample in samples]),
+        _middle([(sample.score, sample.weight) for sample in samples]),
         sum(sample.weight for sample in samples),
-        _median([(sample.predicting, sample.weight) for sample in samples]),
+        _middle([(sample.predicting, sample.weight) for sample in samples]),
     )
 
 
-def _median(values: list[tuple[float, float]]) -> float:
-    """Half of the weight is on each side of it; between two values, their mean."""
+def _middle(values: list[tuple[float, float]]) -> float:
+    """The mean of the middle half of the weight: as robust as a median against what goes wrong once, and steadier."""
     ordered = sorted(values)
-    half = sum(weight for _, weight in ordered) / 2
-    below = 0.0
-    for index, (value, weight) in enumerate(ordered):
+    total = sum(weight for _, weight in ordered)
+    low, high = total / 4, total * 3 / 4
+    below, mean = 0.0, 0.0
+    for value, weight in ordered:
+        inside = min(below + weight, high) - max(below, low)
+        mean += value * max(0.0, inside)
         below += weight
-        if below > half * (1 + 1e-9):
-            return value
-        if below >= half * (1 - 1e-9) and index + 1 < len(ordered):
-            return (value + ordered[index + 1][0]) / 2
-    return ordered[-1][0]
+    return mean / (high - low)
