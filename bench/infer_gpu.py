@@ -196,6 +196,15 @@ def chosen(document: dict[str, Any]) -> dict[str, Any]:
     return {decision["name"]: decision["choice"] for decision in document["infer"]["decisions"]}
 
 
+def pinned(ways: list[str], folder: Path, pictures: Path, model: Path) -> int:
+    """Runs with these values of `tune:`, one after the other."""
+    for number, tune in enumerate(ways):
+        document = by_shoal(folder, pictures, model, f"pinned-{number}", tune)
+        say(f"shoal, {tune}: {document['rate']:.0f} images/s, {document['infer']['phase_seconds']}")
+        say(f"  {chosen(document)}")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=60_000)
@@ -213,19 +222,16 @@ def main() -> int:
         infer_models.make("large", infer_models.load_pictures(distinct[:16])), folder, "large"
     )
     model = folder / "large.pt"
+    if options.pinned:
+        return pinned(options.pinned, folder, pictures, model)
     figures["model_alone"] = rates = model_alone(model)
     say("model alone, images/s by batch:", {batch: round(rate) for batch, rate in rates.items()})
     figures["by_hand"] = hand = {}
-    for processes, batch in ((4, 256), (8, 128), (16, 128), (16, 256)):
+    for processes, batch in ((8, 128), (16, 128), (16, 256)):
         for frozen in (False, True) if (processes, batch) == (16, 128) else (True,):
             name = f"{processes} processes, batch {batch}, {'frozen' if frozen else 'as given'}"
             hand[name] = by_hand(model, paths, processes, batch, frozen)
             say(f"by hand, {name}: {hand[name]:.0f} images/s")
-    for number, tune in enumerate(options.pinned):
-        document = by_shoal(folder, pictures, model, f"pinned-{number}", tune)
-        say(f"shoal, {tune}: {document['rate']:.0f} images/s, {document['infer']['phase_seconds']}")
-    if options.pinned:
-        return 0
     first = by_shoal(folder, pictures, model, "auto", "auto")
     again = by_shoal(folder, pictures, model, "auto", "auto")
     for name, document in (("auto", first), ("auto again", again)):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from shoal.model.tuning import Setting, Space
 
-AT_A_GPU, UNKNOWN_AT_A_GPU = 8, 2
+AT_A_GPU, UNKNOWN_AT_A_GPU = 64, 2
 """Workers that share a GPU at first, at most; and where it is not known how much memory it has."""
 GPU_BYTES = 2 << 30
 """What each of them should have of it."""

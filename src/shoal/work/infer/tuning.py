@@ -170,6 +170,5 @@ class Tuning:
 
 def machine_of(node: Node, need: Need) -> Machine:
     """A node as a tuner sees it: a worker for each place that it has."""
-    return Machine(
-        max(1, fitting.capacity(need, [node])), node.memory_bytes, int(node.gpu) if need.gpu else 0
-    )
+    gpus, of_gpu = (int(node.gpu), node.gpu_memory_bytes) if need.gpu else (0, 0)
+    return Machine(max(1, fitting.capacity(need, [node])), node.memory_bytes, gpus, of_gpu)
