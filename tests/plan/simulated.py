@@ -281,3 +281,8 @@ def gpu(decoding: float = 1000.0) -> Surface:
         each,
         lambda setting: (2 * GIB, 500 * MIB + 20 * MIB * setting.batch),
     )
+
+
+def contended(cores: int) -> float:
+    """What each of so many cores does when four do no more than three."""
+    return (1.0, 1.0, 0.97, 0.9, 0.675)[cores] if cores <= 4 else 2.7 / cores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ KEPT = 40
 """Measurements of a point that count: the latest ones."""
 NOISE = 0.05
 """What measurements are thought to scatter by, before it is known."""
+SHORTEST_S = 1e-6
+"""What took no time, by a clock that is too coarse, says nothing."""
 LEAST_NOISE, MOST_NOISE = 0.02, 0.15
 
 
@@ -78,7 +81,7 @@ class Curve:
 
     def add(self, measured: Measured) -> None:
         """Take in a measurement that says something; others are left out."""
-        if measured.rows <= 0 or measured.seconds <= 0:
+        if measured.rows <= 0 or not SHORTEST_S <= measured.seconds < math.inf:
             return
         point = Point(measured.setting, measured.workers)
         self._totals[point] = self._totals.get(point, Totals()).plus(measured)

@@ -17,7 +17,7 @@ from shoal.plan.memory import CLIMB, Memory
 
 SLOWER = 0.7
 """A runtime below this share of the best one gets no more inputs."""
-PARABOLA = 4.0
+PARABOLA = 2.0
 """What a batch's neighbours count against measurements of the batch itself."""
 WORTH_LOADING, WORTH_LOADING_AT_ONCE = 0.02, 0.1
 """What another runtime must gain: once that is sure, and after a first look."""
@@ -125,6 +125,10 @@ class Knowledge:
         """Take the best point; whether it is another one. One that is known well yields only to a better one."""
         pairs = {name: found for name in self.usable() if (found := self.best_of(name)) is not None}
         if not pairs:
+            if (
+                self.chosen.runtime not in self.usable()
+            ):  # Nothing else was measured: one of the others will do.
+                self.chosen = self.setting(self.usable()[0], self.chosen.batch)
             return False
         self._compare(pairs)
         setting, estimate = max(pairs.values(), key=lambda pair: self.cautious(pair[1]))

@@ -68,7 +68,8 @@ def _guess(known: Knowledge, name: str) -> gains.Guess:
         if known.ratios.get(other, 0.0) > 0
     ]
     guess = gains.runtime(name, gpu=known.on_gpu)
-    return guess._replace(middle=guess.middle * math.exp(min(0.0, sum(told)) / 2))
+    shift = min(0.0, sum(told) / len(told)) / 2 if told else 0.0
+    return gains.Guess(guess.middle * math.exp(shift), math.hypot(guess.spread, shift / 2))
 
 
 def _doubt(known: Knowledge, name: str, now: Estimate, trying: Collection[str], left_s: float) -> gains.Doubt:

@@ -26,7 +26,7 @@ as long as larger batches are a lot better."""
 ENOUGH_MEASURED, ENOUGH_DOUBT = 2.5, 1.5
 """Measurements that decide about an arrangement; fewer do where it is more than so many deviations off."""
 MOST_ATTEMPTS = 3
-REFINE_EVERY, DOUBTFUL_EVERY = 20, 5
+REFINE_EVERY, DOUBTFUL_EVERY = 20, 3
 """Once it is settled, every so many items there is a look at a neighbour: more often while one may be better."""
 DRIFT, DRIFT_KNOWN = 0.75, 0.6
 """Rates that fall below this share, or rise accordingly, mean that things are not as they were."""
