@@ -24,7 +24,8 @@ def test_no_point_is_above_the_line_and_the_line_never_falls(points: dict[int, f
     line = fit(points)
     assert line is not None
     assert line.slope >= 0
-    assert all(line.at(batch) >= value * (1 - 1e-9) for batch, value in points.items())
+    rounding = 1e-9 * max(points.values())
+    assert all(line.at(batch) >= value - rounding for batch, value in points.items())
 
 
 def test_two_points_are_a_line_and_one_is_flat() -> None:
@@ -91,6 +92,15 @@ def test_a_runtime_that_is_new_is_trusted_as_far_as_others_were_seen_to_go() -> 
     memory.hear(measured(1, 500 * MIB))
     memory.hear(measured(64, 1130 * MIB))
     assert memory.allowed("openvino", 2, 1024) == 64
+
+
+def test_a_single_point_of_one_runtime_is_as_steep_as_another_and_changes_nothing_about_it() -> None:
+    memory = Memory(Machine(2, 4 * GIB))
+    memory.hear(measured(1, 510 * MIB))
+    memory.hear(measured(64, 1140 * MIB))
+    memory.hear(measured(64, 1240 * MIB, runtime="openvino"))
+    assert memory.expected("openvino", 1) == 610 * MIB
+    assert memory.expected("as-given", 128) == 1780 * MIB
 
 
 @given(

@@ -1,0 +1,89 @@
+"""Whether it pays to try something: what may be gained over the rest of the run against what trying costs. Pure.
+
+Before something was tried, what it may gain is a guess: a factor with a spread, from machines that were measured.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+
+class Guess(NamedTuple):
+    """How many times as fast something may be: a middle, and a spread of the logarithm."""
+
+    middle: float
+    spread: float
+
+    def factors(self) -> tuple[float, ...]:
+        """Nine factors, each as likely as the others."""
+        return tuple(self.middle * math.exp(self.spread * z) for z in _LIKELY)
+
+    def over(self, other: Guess) -> Guess:
+        """How much faster than something else that is not known, either."""
+        return Guess(self.middle, math.hypot(self.spread, other.spread))
+
+
+_LIKELY = (-1.59, -0.97, -0.59, -0.28, 0.0, 0.28, 0.59, 0.97, 1.59)
+"""The normal distribution, cut into nine equal parts."""
+
+RUNTIMES = {"frozen": Guess(1.25, 0.2), "onnxruntime": Guess(1.65, 0.3), "openvino": Guess(2.0, 0.35)}
+"""What the model itself gains against being run as it was given, on processors."""
+ON_GPU = Guess(1.15, 0.25)
+OTHER = Guess(1.5, 0.35)
+LOAD_S = 4.0
+"""What loading a runtime takes, before it is known."""
+FEWER_WORKERS = Guess(0.95, 0.15)
+"""What half the workers with twice the threads do on processors."""
+OTHER_WORKERS = Guess(1.1, 0.4)
+"""The same for twice or half the workers at a GPU."""
+AS_MANY = Guess(1.0, 0.05)
+RELOAD = 1 / 5
+"""Loading a runtime once more, for other threads, against the first time."""
+
+
+def runtime(name: str, *, gpu: bool) -> Guess:
+    """How much faster the model may be with this runtime than as given."""
+    return ON_GPU if gpu else RUNTIMES.get(name, OTHER)
+
+
+def arrangement(*, same: bool, gpu: bool) -> Guess:
+    """What another number of workers may do; with the `same` threads, fewer are tried where they promise as much."""
+    if gpu:
+        return OTHER_WORKERS
+    return AS_MANY if same else FEWER_WORKERS
+
+
+class Doubt(NamedTuple):
+    """A runtime that was not tried yet, and what matters for the question whether it should be."""
+
+    guess: Guess
+    left_s: float
+    """How long the rest of the run takes as things are."""
+    now_s: float
+    """What an input takes with the best runtime so far, and with the model as given: in all, and the rest alone."""
+    given_s: float
+    around_s: float
+    load_s: float
+    tried_s: float
+    """How long the trial itself takes, once it is loaded."""
+    workers: int
+    """How many go on meanwhile, the one that tries included."""
+
+    def benefit_s(self) -> float:
+        """Seconds of the run that trying saves on average; below 0 when it costs more."""
+        gained, lost = 0.0, 0.0
+        factors = self.guess.factors()
+        for factor in factors:
+            new_s = self.around_s + (self.given_s - self.around_s) / factor
+            gained += max(0.0, self.left_s * (1 - new_s / self.now_s) - self.load_s)
+            lost += self.load_s + self.tried_s * max(0.0, 1 - self.now_s / new_s)
+        return (gained - lost / self.workers) / len(factors)
+
+
+def arrangement_s(guess: Guess, left_s: float, trial_s: float, load_s: float) -> float:
+    """Seconds that trying another number of workers saves on average."""
+    factors = guess.factors()
+    gained = sum(max(0.0, left_s * (1 - 1 / factor)) for factor in factors)
+    lost = sum(trial_s * max(0.0, 1 - factor) for factor in factors)
+    return (gained - lost) / len(factors) - load_s
