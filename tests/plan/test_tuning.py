@@ -126,6 +126,24 @@ def test_items_that_were_too_short_to_measure_grow() -> None:
     assert tuner.rows_for(5.0) > first
 
 
+# Arrangements.
+
+
+def test_nodes_of_a_kind_share_what_they_find_out_about_arrangements() -> None:
+    surface = resnet({"as-given": 10.0}, {"as-given": 0.5}, threading=1.2)
+    tuner = Tuner(surface.space())
+    together = surface.space().machine.cpu
+    for _ in range(40):  # Ten nodes, whose workers take turns.
+        for worker in range(10 * together):
+            if worker % together < tuner.active(together):
+                advice = tuner.ask(worker, tuner.rows_for(5.0), 10**6)
+                setting = advice.steps[-1].setting
+                rate = surface.each(setting, advice.workers)[0]
+                tuner.tell(worker, Heard((measured(setting, rate, advice.workers),)))
+    assert tuner.chosen()[1] == 1
+    assert tuner.chosen()[0].threads == 2
+
+
 # What is remembered and told.
 
 
