@@ -90,7 +90,7 @@ def run(
         images,
         child.seconds,
         settled_rate(folder / "output", images / child.seconds),
-        pinned or _chosen(folder / "home" / "runs" / told["run"], told),
+        pinned or _chosen(told),
         folder / "output",
     )
     ground.say(f"Shoal, {'tune: auto' if pinned is None else pinned.words()}: {ran.words()}")
@@ -116,17 +116,12 @@ def settled_rate(output: Path, otherwise: float) -> float:
     return linear_regression([times[n] for n in later], [totals[n] for n in later]).slope
 
 
-def _chosen(folder: Path, told: dict[str, Any]) -> Point | None:
-    """The point that a run chose by itself, from what it keeps: in summary.json, or in the document it printed."""
-    summary = folder / "summary.json"
-    document = json.loads(summary.read_text()) if summary.exists() else told
-    decisions = document.get("decisions", [])
-    values = {entry["name"].split()[0]: str(entry["choice"]).split()[0] for entry in decisions}
-    try:
-        numbers = [int(values[name]) for name in ("workers", "threads", "batch")]
-        return Point(values.get("runtime") or document["runtime"], *numbers)
-    except (KeyError, ValueError):
+def _chosen(told: dict[str, Any]) -> Point | None:
+    """The point that a run chose by itself, from the decisions that it printed; None when one is not there."""
+    made = {decision["name"]: decision["choice"] for decision in told.get("infer", {}).get("decisions", ())}
+    if not {"runtime", "workers", "threads", "batch"} <= made.keys():
         return None
+    return Point(made["runtime"], *(int(made[name]) for name in ("workers", "threads", "batch")))
 
 
 def check(ran: Ran, by_hand: Path) -> str:

@@ -50,7 +50,7 @@ def model_alone(path: Path, batches: tuple[int, ...] = BATCHES) -> dict[int, flo
     """Images a second in half precision, by batch."""
     import torch
 
-    model = torch.jit.load(str(path)).cuda().half().eval().to(memory_format=torch.channels_last)
+    model = _model(str(path), frozen=True)
     rates = {}
     with torch.inference_mode():
         for batch in batches:
@@ -108,11 +108,21 @@ def _batches(paths: list[str], batch: int, threads: int) -> Iterator[Any]:
                 waiting.append([pool.submit(_decoded, path) for path in group])
 
 
-def _loop(model_path: str, paths: list[str], batch: int, threads: int, told: Any, go: Any) -> None:
+def _model(path: str, frozen: bool) -> Any:
+    import torch
+
+    model = torch.jit.load(path).cuda().half().eval().to(memory_format=torch.channels_last)
+    return torch.jit.optimize_for_inference(torch.jit.freeze(model)) if frozen else model
+
+
+def _loop(
+    model_path: str, paths: list[str], batch: int, threads: int, frozen: bool, told: Any, go: Any
+) -> None:
     """One process: decodes on its cores, normalises and predicts on the GPU."""
     import torch
 
-    model = torch.jit.load(model_path).cuda().half().eval().to(memory_format=torch.channels_last)
+    torch.set_num_threads(1)
+    model = _model(model_path, frozen)
     mean = torch.tensor(MEAN, device="cuda", dtype=torch.half).view(1, 3, 1, 1) * 255
     spread = torch.tensor(SPREAD, device="cuda", dtype=torch.half).view(1, 3, 1, 1) * 255
     with torch.inference_mode():
@@ -131,13 +141,15 @@ def _loop(model_path: str, paths: list[str], batch: int, threads: int, told: Any
     told.put(sum(len(part) for part in labels))
 
 
-def by_hand(model: Path, paths: list[str], processes: int, batch: int) -> float:
+def by_hand(model: Path, paths: list[str], processes: int, batch: int, frozen: bool) -> float:
     """Images a second, start-up left out in the loop's favour."""
     context = multiprocessing.get_context("spawn")
     told, go = context.Queue(), context.Event()
     threads = max(1, (os.cpu_count() or 1) // processes)
     workers = [
-        context.Process(target=_loop, args=(str(model), paths[n::processes], batch, threads, told, go))
+        context.Process(
+            target=_loop, args=(str(model), paths[n::processes], batch, threads, frozen, told, go)
+        )
         for n in range(processes)
     ]
     for worker in workers:
@@ -184,11 +196,21 @@ def chosen(document: dict[str, Any]) -> dict[str, Any]:
     return {decision["name"]: decision["choice"] for decision in document["infer"]["decisions"]}
 
 
+def pinned(ways: list[str], folder: Path, pictures: Path, model: Path) -> int:
+    """Runs with these values of `tune:`, one after the other."""
+    for number, tune in enumerate(ways):
+        document = by_shoal(folder, pictures, model, f"pinned-{number}", tune)
+        say(f"shoal, {tune}: {document['rate']:.0f} images/s, {document['infer']['phase_seconds']}")
+        say(f"  {chosen(document)}")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=int, default=60_000)
     parser.add_argument("--folder", type=Path, default=Path("build/gpu"))
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--pinned", nargs="*", default=[], help="only runs with these values of tune:")
     options = parser.parse_args()
     folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -200,12 +222,16 @@ def main() -> int:
         infer_models.make("large", infer_models.load_pictures(distinct[:16])), folder, "large"
     )
     model = folder / "large.pt"
+    if options.pinned:
+        return pinned(options.pinned, folder, pictures, model)
     figures["model_alone"] = rates = model_alone(model)
     say("model alone, images/s by batch:", {batch: round(rate) for batch, rate in rates.items()})
     figures["by_hand"] = hand = {}
-    for processes, batch in ((1, 256), (4, 128), (8, 128), (16, 64), (16, 128)):
-        hand[f"{processes}x{batch}"] = by_hand(model, paths, processes, batch)
-        say(f"by hand, {processes} processes, batch {batch}: {hand[f'{processes}x{batch}']:.0f} images/s")
+    for processes, batch in ((8, 128), (16, 128), (16, 256)):
+        for frozen in (False, True) if (processes, batch) == (16, 128) else (True,):
+            name = f"{processes} processes, batch {batch}, {'frozen' if frozen else 'as given'}"
+            hand[name] = by_hand(model, paths, processes, batch, frozen)
+            say(f"by hand, {name}: {hand[name]:.0f} images/s")
     first = by_shoal(folder, pictures, model, "auto", "auto")
     again = by_shoal(folder, pictures, model, "auto", "auto")
     for name, document in (("auto", first), ("auto again", again)):

@@ -176,7 +176,6 @@ def test_a_benchmark_that_is_not_there_is_refused():
 @pytest.mark.slow
 def test_shoal_is_measured_against_the_hand_written_loop_and_a_grid(tmp_path):
     pytest.importorskip("torch")
-    pytest.importorskip("shoal.work.infer.job", reason="inference does not run yet")
     command = [sys.executable, str(BENCH / "infer.py"), "--quick", "--only", "a,d,f", "--json", "-"]
     done = subprocess.run([*command, "--folder", str(tmp_path)], capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr

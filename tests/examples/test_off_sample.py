@@ -168,7 +168,7 @@ def test_every_file_is_a_valid_workload() -> None:
 
 def test_every_trial_of_the_tables_is_a_valid_workload() -> None:
     sweep = spec.load(FOLDER / "tables.yaml", kind="sweep")
-    assert (sweep.trials.repeat, sweep.limits.concurrent) == (3, 1)
+    assert (sweep.trials.repeat, sweep.whole_node) == (3, True)
     assert sweep.trials.grid is not None
     assert sweep.run.workload is not None
     for values in itertools.product(*sweep.trials.grid.values()):

@@ -50,7 +50,7 @@ def test_memory_of_the_gpu_is_shared_by_its_workers() -> None:
     memory.hear(measured(32, GIB, 2 * GIB))
     assert memory.allowed("as-given", 2, 1024) == 128  # One on each.
     assert memory.allowed("as-given", 4, 1024) == 64  # Two share 8 GiB.
-    assert memory.fitting(["as-given"], 64, 16) == 4
+    assert memory.fitting("as-given", 64, 16) == 4
 
 
 def test_a_small_batch_after_a_large_one_does_not_hide_what_large_ones_take() -> None:
@@ -75,14 +75,14 @@ def test_out_of_memory_with_one_input_at_a_time_halves_the_workers() -> None:
     memory = Memory(Machine(8, 64 * GIB))
     memory.hear(measured(1, GIB))
     memory.ran_out(Setting("as-given", 1, 1), 8)
-    assert memory.fitting(["as-given"], 1, 8) == 4
+    assert memory.fitting("as-given", 1, 8) == 4
 
 
 def test_on_a_small_node_few_workers_begin_until_one_has_told() -> None:
     memory = Memory(Machine(8, 4 * GIB))
-    assert memory.fitting(["as-given"], 1, 8) == 3
+    assert memory.fitting("as-given", 1, 8) == 3
     memory.hear(measured(1, 100 * MIB))
-    assert memory.fitting(["as-given"], 1, 8) == 8
+    assert memory.fitting("as-given", 1, 8) == 8
 
 
 def test_a_runtime_that_is_new_is_trusted_as_far_as_others_were_seen_to_go() -> None:
@@ -91,6 +91,15 @@ def test_a_runtime_that_is_new_is_trusted_as_far_as_others_were_seen_to_go() -> 
     memory.hear(measured(1, 500 * MIB))
     memory.hear(measured(64, 1130 * MIB))
     assert memory.allowed("openvino", 2, 1024) == 64
+
+
+def test_a_single_point_of_one_runtime_is_as_steep_as_another_and_changes_nothing_about_it() -> None:
+    memory = Memory(Machine(2, 4 * GIB))
+    memory.hear(measured(1, 510 * MIB))
+    memory.hear(measured(64, 1140 * MIB))
+    memory.hear(measured(64, 1240 * MIB, runtime="openvino"))
+    assert memory.expected("openvino", 1) == 610 * MIB
+    assert memory.expected("as-given", 128) == 1780 * MIB
 
 
 @given(
@@ -105,7 +114,7 @@ def test_what_is_allowed_holds_unless_it_is_the_least_there_is(
     for batch, value in points:
         memory.hear(measured(batch, value))
     batch = memory.allowed("as-given", workers, 1024)
-    fitting = memory.fitting(["as-given"], 1, workers)
+    fitting = memory.fitting("as-given", 1, workers)
     assert batch == 1 or memory.holds("as-given", batch, workers)
     assert fitting == 1 or not points or memory.holds("as-given", 1, fitting)
     expected = memory.expected("as-given", batch)

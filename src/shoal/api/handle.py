@@ -7,11 +7,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from shoal.api import inference
 from shoal.api.display import Display
 from shoal.api.session import Session, read_only
 from shoal.api.summary import Summary
 from shoal.errors import ClusterLost
 from shoal.shape.pool import Ended, Progress, Watcher
+from shoal.store import RunStore
 
 
 class Run:
@@ -112,10 +114,18 @@ class Run:
             self._session.stop()
 
     def results(self) -> Iterator[dict[str, Any]]:
-        """Result rows as items finish, each when it is recorded; ends with the run."""
+        """Result rows as items finish, each when it is recorded; ends with the run.
+
+        A row is an item; of an inference, a row of its output.
+        """
+        with read_only(self.folder) as store:
+            of_output = _is_inference(store)
         while (item := self._next_ended()) is not None:
             with read_only(self.folder) as store:
-                yield store.row(item)
+                if of_output:
+                    yield from inference.rows_of(store, store.item(item).item.seq)
+                else:
+                    yield store.row(item)
         self._ended.put(None)
         if self._failure is not None:
             raise self._failure
@@ -150,17 +160,21 @@ class Run:
             return dict(found) if found is not None else None
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every item's row as it is now."""
+        """Every item's row as it is now; of an inference, the rows of its output so far."""
         with read_only(self.folder) as store:
-            return list(store.rows())
+            return list(inference.rows(store) if _is_inference(store) else store.rows())
 
     def table(self) -> Any:
         """The rows as a pyarrow table (`.to_pandas()` where pandas is installed).
 
-        A column whose values have several types is text, as in results.parquet.
+        A column whose values have several types is text, as in results.parquet. Of an inference it is its output.
         """
         with read_only(self.folder) as store:
-            return store.table()
+            return inference.table(store) if _is_inference(store) else store.table()
 
     def __repr__(self) -> str:
         return f"<Run {self.id}: {self.state}>"
+
+
+def _is_inference(store: RunStore) -> bool:
+    return store.info().kind == "infer"

@@ -5,17 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from shoal.errors import NotFound
+
 if TYPE_CHECKING:
     from shoal.spec import Infer
     from shoal.store import RunStore
 
 
 def rows(store: RunStore, limit: int | None = None) -> Iterator[dict[str, Any]]:
-    """Rows of the output, in the order of its parts, as they are read."""
+    """Rows of the output, in the order of its parts, as they are read. `NotFound` when another run has the folder."""
     from shoal.work.infer import outputs
 
     spec = _spec(store)
+    _ensure_there(store, spec)
     return outputs.rows(spec.output, spec.folder, limit)
+
+
+def rows_of(store: RunStore, seq: int) -> Iterator[dict[str, Any]]:
+    """Rows of the output that came of one item."""
+    from shoal.work.infer import outputs
+
+    spec = _spec(store)
+    return outputs.rows_of_part(spec.output, spec.folder, seq)
+
+
+def table(store: RunStore) -> Any:
+    """All rows of the output as a pyarrow table."""
+    from shoal.work.infer import outputs
+
+    spec = _spec(store)
+    _ensure_there(store, spec)
+    return outputs.table(spec.output, spec.folder)
 
 
 def in_words(store: RunStore) -> list[str]:
@@ -32,6 +52,18 @@ def decisions(store: RunStore) -> list[dict[str, Any]]:
     """What was found out while it ran: name, choice, why."""
     found: list[dict[str, Any]] = (store.get("infer") or {}).get("decisions", [])
     return found
+
+
+def _ensure_there(store: RunStore, spec: Infer) -> None:
+    """An output is one run's at a time: rows of another must not be taken for those of this one."""
+    from shoal.work.infer import outputs
+
+    owner = outputs.owner(spec.output, spec.folder)
+    if owner is not None and owner != store.run:
+        raise NotFound(
+            f"What {store.run} wrote to {spec.output.path} is gone: run {owner} has that folder now.",
+            hint="Give runs that are to be kept outputs of their own: --set output=FOLDER.",
+        )
 
 
 def _spec(store: RunStore) -> Infer:

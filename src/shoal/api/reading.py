@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from typing import Any
 
+from shoal.api.averaging import Averages, average
 from shoal.cluster.here import Here
 from shoal.errors import NotFound, SpecError, nearest
 from shoal.model import LogSlice
@@ -52,6 +53,25 @@ def results(run: str, *, best: int | None = None) -> tuple[list[str], list[dict[
                 f"Run {store.run} has no objective.", hint="Add objective: {metric: NAME, goal: max}."
             )
         return store.columns(), store.best(*objective, count=best)
+
+
+def averages(store: RunStore, *, best: int | None = None) -> Averages:
+    """Trials with equal parameters as one row each; with `best`, the best N by the mean of the objective."""
+    info = store.info()
+    if info.kind != "sweep":
+        raise SpecError(
+            f"Run {store.run} is no sweep, so it has no trials to average.", hint="Leave out --average."
+        )
+    metric, goal = info.objective or (None, None)
+    found = average(store.rows(), store.columns(), store.parameters(), metric)
+    if best is None:
+        return found
+    if goal is None:
+        raise SpecError(
+            f"Run {store.run} has no objective, so none of its averages is best.",
+            hint="Add objective: {metric: NAME, goal: max} to the workload, or leave out --best.",
+        )
+    return found._replace(rows=found.best(goal, best))
 
 
 def logs(run: str, item: str | None = None, *, follow: bool = False) -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,10 +52,27 @@ def tell(summary: Summary, as_json: bool) -> int:
 
 
 def _tell_in_words(summary: Summary) -> None:
+    from shoal.api.reading import open_run
+
+    with open_run(summary.run) as store:
+        lines = _tell_results(store, summary)
+    for line in lines:
+        say(line)
+
+
+def _tell_results(store: RunStore, summary: Summary) -> list[str]:
+    """Print what the run gave; the lines that are to be said of it."""
     if summary.kind == "infer":
-        _tell_inference(summary)
-        return
-    found = _excerpt(summary)
+        return _tell_inference(store, summary)
+    if (store.get(summary.kind) or {}).get("average"):
+        from shoal.cli import averaging
+
+        return [*averaging.tell_averages(store), *_end(summary, _first_failures(store, summary))]
+    return _tell_trials(store, summary)
+
+
+def _tell_trials(store: RunStore, summary: Summary) -> list[str]:
+    found = _excerpt(store, summary)
     metric = [found.objective[0]] if found.objective else []
     hidden: list[str] = []
     if found.rows:
@@ -63,19 +80,23 @@ def _tell_in_words(summary: Summary) -> None:
         hidden = tables.show(telling, found.rows, [name for name in found.metrics if name in telling])
     if summary.best is not None and found.objective is not None:
         echo(f"Best: {best_in_words(summary.best, found.objective[0])}")
-    for line in _about(summary, found, hidden):
-        say(line)
+    return _about(summary, found, hidden)
 
 
-def _tell_inference(summary: Summary) -> None:
-    from shoal.api.reading import open_run
+def _tell_inference(store: RunStore, summary: Summary) -> list[str]:
     from shoal.cli import inferring
 
-    with open_run(summary.run) as store:
-        lines = inferring.tell_rows(store, summary)
-        failures = _first_failures(store, summary)
-    for line in [*lines, *_end(summary, failures)]:
-        say(line)
+    lines = inferring.tell_rows(store, summary)
+    failures = _first_failures(store, summary)
+    logged = any(_wrote(store, item) for item, _ in failures)
+    lines += [*_workers_used(summary), inferring.how_it_ended(summary), *_about_results(summary)]
+    return lines + _failures(summary, failures, inferring.same_failures, logged=logged) + _next(summary)
+
+
+def _wrote(store: RunStore, item: str) -> bool:
+    """Whether there is anything in its log."""
+    log = store.item(item).log
+    return log is not None and log.end != log.start
 
 
 def _first_failures(store: RunStore, summary: Summary) -> list[tuple[str, str]]:
@@ -83,21 +104,18 @@ def _first_failures(store: RunStore, summary: Summary) -> list[tuple[str, str]]:
     return [(record.item.id, record.error or "") for record in failed]
 
 
-def _excerpt(summary: Summary) -> Excerpt:
-    from shoal.api.reading import open_run
-
+def _excerpt(store: RunStore, summary: Summary) -> Excerpt:
     total = sum(summary.items.values())
-    with open_run(summary.run) as store:
-        objective = store.info().objective
-        which, rows = "", []
-        if total > ROWS_SHOWN:
-            if objective is not None and total <= RANKED:
-                rows, which = store.best(*objective, count=ROWS_SHOWN), "the best"
-            if not rows:
-                which = "the first"
-        rows = rows or list(islice(store.rows(), ROWS_SHOWN))
-        failures = _first_failures(store, summary)
-        return Excerpt(store.columns(), rows, which, metrics_of(store), objective, failures)
+    objective = store.info().objective
+    which, rows = "", []
+    if total > ROWS_SHOWN:
+        if objective is not None and total <= RANKED:
+            rows, which = store.best(*objective, count=ROWS_SHOWN), "the best"
+        if not rows:
+            which = "the first"
+    rows = rows or list(islice(store.rows(), ROWS_SHOWN))
+    failures = _first_failures(store, summary)
+    return Excerpt(store.columns(), rows, which, metrics_of(store), objective, failures)
 
 
 def metrics_of(store: RunStore) -> list[str]:
@@ -131,16 +149,21 @@ def _about(summary: Summary, found: Excerpt, hidden: Sequence[str]) -> list[str]
 
 def _end(summary: Summary, failures: Sequence[tuple[str, str]]) -> list[str]:
     """Where the time went, how it ended, and what to do now."""
-    lines = []
-    if summary.workers:
-        lines += [
-            "Where the time went:",
-            *tables.lines(WORKER_COLUMNS, _workers(summary.workers), indent="  "),
-        ]
-    lines.append(_how_it_ended(summary))
-    lines += [f"Note: {note}" for note in summary.notes]
-    lines.append(f"Results: {summary.results}")
-    return lines + _failures(summary, failures) + _next(summary)
+    lines = [*_workers_used(summary), _how_it_ended(summary), *_about_results(summary)]
+    return lines + _failures(summary, failures, _each_failure) + _next(summary)
+
+
+def _workers_used(summary: Summary) -> list[str]:
+    if not summary.workers:
+        return []
+    return [
+        "Where the time went:",
+        *tables.lines(WORKER_COLUMNS, _workers(summary.workers), indent="  "),
+    ]
+
+
+def _about_results(summary: Summary) -> list[str]:
+    return [*(f"Note: {note}" for note in summary.notes), f"Results: {summary.results}"]
 
 
 WORKER_COLUMNS = ("worker", "node", "start-up", "work", "idle", "items")
@@ -175,17 +198,24 @@ def _how_it_ended(summary: Summary) -> str:
     return f"{line}."
 
 
-def _failures(summary: Summary, failures: Sequence[tuple[str, str]]) -> list[str]:
+def _each_failure(failures: Sequence[tuple[str, str]]) -> list[str]:
+    return [f"Failed: {item}: {words.sentence(error)}" for item, error in failures]
+
+
+def _failures(
+    summary: Summary,
+    failures: Sequence[tuple[str, str]],
+    in_lines: Callable[[Sequence[tuple[str, str]]], list[str]],
+    *,
+    logged: bool = True,
+) -> list[str]:
     if not failures:
         return []
-    alike: dict[str, list[str]] = {}
-    for item, error in failures:
-        alike.setdefault(words.sentence(error), []).append(item)
-    lines = [f"Failed: {', '.join(items)}: {sentence}" for sentence, items in alike.items()]
+    lines = in_lines(failures)
     more = summary.items.get("failed", 0) - len(failures)
     if more > 0:
         lines.append(f"  and {more} more")
-    return [*lines, f"What it wrote: shoal logs {summary.run} {failures[0][0]}"]
+    return [*lines, f"What it wrote: shoal logs {summary.run} {failures[0][0]}"] if logged else lines
 
 
 def _next(summary: Summary) -> list[str]:

@@ -125,6 +125,11 @@ def _tell(info: RunInfo, store: RunStore) -> None:
         from shoal.cli.ending import best_in_words
 
         echo(f"best: {best_in_words(info.best, info.objective[0])}")
+    if info.kind == "infer":
+        from shoal.api import inference
+
+        for line in inference.in_words(store):
+            echo(line)
     echo(f"folder: {info.folder}")
     for state in ("running", "failed"):
         if info.items.get(state):
@@ -145,13 +150,17 @@ def _tell_why(store: RunStore) -> None:
     if not decisions:
         say("The plan of this run was not kept.")
     for decision in decisions or ():
-        echo(f"{decision['name']}: {decision['choice']}\n    {decision['why']}")
+        echo(_decision(decision))
     from shoal.api import inference
 
     for decision in inference.decisions(store):
-        echo(f"found out: {decision['name']}: {decision['choice']}\n    {decision['why']}")
+        echo(f"found out: {_decision(decision)}")
     for change in store.get("scaling", []):
         echo(f"{local_time(change['at'])} {change['host']} {change['change']}\n    {change['why']}")
+
+
+def _decision(decision: dict[str, Any]) -> str:
+    return f"{decision['name']}: {words.choice(decision['name'], decision['choice'])}\n    {decision['why']}"
 
 
 @click.command("results")
@@ -165,11 +174,17 @@ def _tell_why(store: RunStore) -> None:
     help="A table to read, or every row and column for other programs.",
 )
 @click.option("--best", type=click.IntRange(min=1), metavar="N", help="Only the best N, best first.")
-def results_command(run: str, form: str, best: int | None) -> None:
+@click.option("--average", is_flag=True, help="One row for all trials with equal parameters: their means.")
+def results_command(run: str, form: str, best: int | None, average: bool) -> None:
     """Print the results of a run, a row for each item."""
     from shoal.api.reading import open_run
 
     with open_run(run) as store:
+        if average:
+            from shoal.cli.averaging import echo_averages
+
+            echo_averages(store, form, best)
+            return
         is_inference = store.info().kind == "infer" and best is None
         if is_inference and form != "json":
             from shoal.cli import inferring
@@ -198,9 +213,11 @@ def _rows(store: RunStore, best: int | None) -> Iterable[Row]:
     if objective is None:
         from shoal.errors import SpecError
 
+        is_inference = store.info().kind == "infer"
+        wish = "" if is_inference else "Add objective: {metric: NAME, goal: max} to the workload, or leave"
         raise SpecError(
             f"Run {store.run} has no objective, so none of its results is best.",
-            hint="Add objective: {metric: NAME, goal: max} to the workload, or leave out --best.",
+            hint=f"{wish or 'Leave'} out --best.",
         )
     return store.best(*objective, count=best)
 

@@ -85,8 +85,15 @@ def cell(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.6g}"
-    text = printable(value if isinstance(value, str) else json.dumps(value, default=str))
+    text = printable(value if isinstance(value, str) else json.dumps(_rounded(value), default=str))
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers in a list with as many digits as those that stand alone."""
+    if isinstance(value, list):
+        return [_rounded(each) for each in value[:WIDEST]]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def timestamp(at: float | None) -> str | None:

@@ -11,7 +11,7 @@ import click
 
 from shoal.api.display import words
 from shoal.cli.options import cluster_option, file_argument, json_option, set_option
-from shoal.cli.output import cell, echo, echo_json, say
+from shoal.cli.output import echo, echo_json, say
 
 if TYPE_CHECKING:
     from shoal.model import Plan, Prediction
@@ -111,7 +111,7 @@ def _tell(plan: Plan, answers: Sequence[tuple[int, Prediction | None]]) -> None:
     echo(f"{plan.kind} {plan.name}: {items}{plan.workers} worker{'' if plan.workers == 1 else 's'}")
     echo(f"predicted: {_in_words(plan.predicted_seconds)}")
     for decision in plan.decisions:
-        echo(f"{decision.name}: {cell(decision.choice) or 'none'}\n    {decision.why}")
+        echo(f"{decision.name}: {words.choice(decision.name, decision.choice)}\n    {decision.why}")
     nodes = Counter(placement.node for placement in plan.placements)
     for node, count in nodes.items():
         echo(f"on {node}: {count} trial{'' if count == 1 else 's'}")

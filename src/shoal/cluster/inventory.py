@@ -9,11 +9,16 @@ from functools import cache
 from shoal.cluster import limits
 from shoal.model import Node
 
+SMI_S = 10.0
+
 
 def this_machine() -> Node:
     """This machine as a node, within the limits that a container or a batch system set for this process."""
     devices = gpus()
-    return Node(_host(), room(cpus()), memory_bytes(), len(devices), {}, devices=devices)
+    gpu_memory = gpu_memory_bytes() if devices else 0
+    return Node(
+        _host(), room(cpus()), memory_bytes(), len(devices), {}, devices=devices, gpu_memory_bytes=gpu_memory
+    )
 
 
 def _host() -> str:
@@ -48,3 +53,16 @@ def gpus() -> tuple[str, ...]:
     if sys.platform != "linux" or not os.path.isdir("/proc/driver/nvidia/gpus"):
         return ()
     return tuple(str(index) for index in range(len(os.listdir("/proc/driver/nvidia/gpus"))))
+
+
+@cache
+def gpu_memory_bytes() -> int:
+    """Memory of the smallest GPU here, as NVIDIA's own tool says; 0 where it cannot be asked."""
+    import subprocess
+
+    command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=SMI_S, check=True).stdout
+        return min(int(line) for line in told.split()) << 20
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return 0

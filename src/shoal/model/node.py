@@ -18,6 +18,8 @@ class Node(NamedTuple):
     """Relative to a reference machine: 2.0 does the same work in half the time."""
     devices: tuple[str, ...] = ()
     """What its GPUs are called, where that is not 0, 1, 2 and so on."""
+    gpu_memory_bytes: int = 0
+    """Of one of them; 0 where it is not known."""
 
 
 class Need(NamedTuple):

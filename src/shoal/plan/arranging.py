@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 from shoal.model.tuning import Setting, Space
 
-AT_A_GPU = 4
-"""Workers that share a GPU at first."""
+AT_A_GPU, UNKNOWN_AT_A_GPU = 64, 2
+"""Workers that share a GPU at first, at most; and where it is not known how much memory it has."""
+GPU_BYTES = 2 << 30
+"""What each of them should have of it."""
 NEAR = 0.95
 """What comes this close to the best does not yet mean that the next one in this direction is worse."""
 
@@ -45,7 +47,9 @@ def first(space: Space) -> Arrangement:
     rungs = ladder(space)
     if not space.machine.gpu:
         return rungs[-1]
-    wanted = AT_A_GPU * space.machine.gpu
+    memory = space.machine.gpu_memory_bytes
+    each = min(AT_A_GPU, max(1, memory // GPU_BYTES)) if memory else UNKNOWN_AT_A_GPU
+    wanted = each * space.machine.gpu
     return max((rung for rung in rungs if rung.workers <= wanted), default=rungs[0])
 
 
@@ -64,9 +68,11 @@ class Trial:
     that may mean loading the model anew; then the others get nothing until it is measured.
     """
 
-    def __init__(self, arrangement: Arrangement, setting: Setting, *, warm: bool) -> None:
+    def __init__(self, arrangement: Arrangement, setting: Setting, instead: Setting, *, warm: bool) -> None:
         self.arrangement = arrangement
         self.setting = setting
+        self.instead = instead
+        """What it is compared with, of the arrangement in use."""
         self.running = not warm
         self.warmed_before = warm
         self.told: set[int] = set()
@@ -77,10 +83,6 @@ class Trial:
         if self.running:
             return True
         return worker not in self.told and worker in sorted(alive)[: self.arrangement.workers]
-
-    def ask(self, worker: int) -> None:
-        """An item was handed out, to one of its own workers or to another one."""
-        self.asked += 1
 
     def ready(self) -> bool:
         """Whether all of its workers have done an item in the new way."""
@@ -130,7 +132,7 @@ class Arranger:
         if self._pinned:
             return []
         found: list[Arrangement] = []
-        if enough < self.current.workers:
+        if enough < self.current.workers and not self._gpu:
             found.append(Arrangement(enough, self.current.threads))
         above = [rung for rung in self._rungs if rung.workers > self.current.workers]
         below = [rung for rung in reversed(self._rungs) if rung.workers < self.current.workers]
@@ -144,9 +146,9 @@ class Arranger:
                     break
         return [rung for rung in found if rung not in self.rates]
 
-    def begin(self, arrangement: Arrangement, setting: Setting) -> None:
+    def begin(self, arrangement: Arrangement, setting: Setting, *, instead: Setting) -> None:
         fewer = arrangement.workers < self.current.workers and arrangement.threads != self.current.threads
-        self.trial = Trial(arrangement, setting, warm=fewer)
+        self.trial = Trial(arrangement, setting, instead, warm=fewer)
         self.reasons.pop(arrangement, None)
         if self.trial.running:
             self.round += 1

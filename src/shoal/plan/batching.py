@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from shoal.plan.usl import solve
+
 WARM_UP = 2
 """Batches after a change that are not measured."""
 MEASURED = 3
@@ -14,6 +16,8 @@ MEASURED_S = 0.3
 STEEP = 1.25
 """Where the rate rose by this much with the last step up, the next step is a larger one."""
 STRIDE = 4
+REACH = 3
+"""Doublings on each side of the best batch that are looked at together."""
 
 
 class BatchModel(NamedTuple):
@@ -45,6 +49,35 @@ def fit(rates: Mapping[int, float]) -> BatchModel | None:
     if each <= 0:  # All of it is overhead: a line through nothing.
         return BatchModel(mean_y / mean_x, mean_y * 1e-6)
     return BatchModel(overhead, each)
+
+
+def smooth(points: Mapping[int, tuple[float, float]], strength: float) -> dict[int, float]:
+    """Rates by batch, each with how sure it is, moved towards a parabola over the doublings around the best one.
+
+    Neighbours tell of each other: a rate that stands out among them is more likely to be noise. `strength` is what
+    the parabola counts, in measurements. With fewer than four points there is nothing to compare.
+    """
+    rates = {batch: rate for batch, (rate, _) in points.items()}
+    best = max(rates, key=lambda batch: rates[batch], default=1)
+    near = [batch for batch in rates if abs(math.log2(batch / best)) <= REACH and rates[batch] > 0]
+    if len(near) < 4:
+        return rates
+    columns = {batch: (1.0, x := math.log2(batch / best), x * x) for batch in near}
+    weights = {batch: points[batch][1] for batch in near}
+    matrix = [
+        [sum(weights[b] * columns[b][i] * columns[b][j] for b in near) for j in range(3)] for i in range(3)
+    ]
+    right = [sum(weights[b] * columns[b][i] * math.log(rates[b]) for b in near) for i in range(3)]
+    factors = solve(matrix, right)
+    if factors is None or factors[2] > 0:  # It opens upwards: it would favour both ends.
+        return rates
+    for batch in near:
+        fitted = math.exp(
+            sum(factor * column for factor, column in zip(factors, columns[batch], strict=True))
+        )
+        sure = points[batch][1]
+        rates[batch] = (rates[batch] * sure + fitted * strength) / (sure + strength)
+    return rates
 
 
 def rows_needed(batch: int, rate: float | None, *, batches: int = WARM_UP + MEASURED) -> int:

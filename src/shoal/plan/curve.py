@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -9,10 +10,12 @@ from typing import Any, NamedTuple
 from shoal.model.tuning import Machine, Measured, Setting
 from shoal.plan.batching import MEASURED, MEASURED_S
 
-KEPT = 15
+KEPT = 40
 """Measurements of a point that count: the latest ones."""
 NOISE = 0.05
 """What measurements are thought to scatter by, before it is known."""
+SHORTEST_S = 1e-6
+"""What took no time, by a clock that is too coarse, says nothing."""
 LEAST_NOISE, MOST_NOISE = 0.02, 0.15
 
 
@@ -78,7 +81,7 @@ class Curve:
 
     def add(self, measured: Measured) -> None:
         """Take in a measurement that says something; others are left out."""
-        if measured.rows <= 0 or measured.seconds <= 0:
+        if measured.rows <= 0 or not SHORTEST_S <= measured.seconds < math.inf:
             return
         point = Point(measured.setting, measured.workers)
         self._totals[point] = self._totals.get(point, Totals()).plus(measured)
@@ -180,24 +183,23 @@ class Curve:
 
 
 def _estimate(samples: list[Sample]) -> Estimate:
-    """By the medians; a measurement that was cut short counts for less."""
+    """By what is in the middle; a measurement that was cut short counts for less."""
     return Estimate(
-        _median([(sample.rate, sample.weight) for sample in samples]),
-        _median([(sample.score, sample.weight) for sample in samples]),
+        _middle([(sample.rate, sample.weight) for sample in samples]),
+        _middle([(sample.score, sample.weight) for sample in samples]),
         sum(sample.weight for sample in samples),
-        _median([(sample.predicting, sample.weight) for sample in samples]),
+        _middle([(sample.predicting, sample.weight) for sample in samples]),
     )
 
 
-def _median(values: list[tuple[float, float]]) -> float:
-    """Half of the weight is on each side of it; between two values, their mean."""
+def _middle(values: list[tuple[float, float]]) -> float:
+    """The mean of the middle half of the weight: as robust as a median against what goes wrong once, and steadier."""
     ordered = sorted(values)
-    half = sum(weight for _, weight in ordered) / 2
-    below = 0.0
-    for index, (value, weight) in enumerate(ordered):
+    total = sum(weight for _, weight in ordered)
+    low, high = total / 4, total * 3 / 4
+    below, mean = 0.0, 0.0
+    for value, weight in ordered:
+        inside = min(below + weight, high) - max(below, low)
+        mean += value * max(0.0, inside)
         below += weight
-        if below > half * (1 + 1e-9):
-            return value
-        if below >= half * (1 - 1e-9) and index + 1 < len(ordered):
-            return (value + ordered[index + 1][0]) / 2
-    return ordered[-1][0]
+    return mean / (high - low)

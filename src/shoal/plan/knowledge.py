@@ -13,12 +13,14 @@ from shoal.model.tuning import Heard, Setting, Space
 from shoal.plan import batching, usl
 from shoal.plan.arranging import Arrangement, Arranger, permitted
 from shoal.plan.curve import Curve, Estimate
-from shoal.plan.memory import Memory
+from shoal.plan.memory import CLIMB, Memory
 
 SLOWER = 0.7
 """A runtime below this share of the best one gets no more inputs."""
-MODEL = 1.5
-"""What a batch's model counts against measurements of the batch itself."""
+PARABOLA = 2.0
+"""What a batch's neighbours count against measurements of the batch itself."""
+WORTH_LOADING, WORTH_LOADING_AT_ONCE = 0.02, 0.1
+"""What another runtime must gain: once that is sure, and after a first look."""
 SURE = 2.0
 """Measurements after which a point is given up only for one that is better beyond doubt."""
 
@@ -43,7 +45,9 @@ class Knowledge:
         self.known_rate: float | None = None
         """What a worker did at the chosen point in an earlier run."""
         self.settled = False
-        self.chosen = self.setting(space.runtimes[0], 1)
+        self.present = 0
+        """The most workers that were ever alive on a node; 0 while that was not told."""
+        self.chosen = self.setting(space.runtimes[0], min(CLIMB, space.largest_batch) if self.on_gpu else 1)
 
     # What is best.
 
@@ -60,7 +64,15 @@ class Knowledge:
 
     def estimate(self, setting: Setting) -> Estimate | None:
         """Of a setting, with the workers as they are arranged."""
-        return self.curve.estimate(setting, self.arranger.current.workers)
+        return self.curve.estimate(setting, self.at_work())
+
+    def at_work(self) -> int:
+        """How many workers a node has at the chosen point: perhaps there are fewer than it is meant for."""
+        wanted = self.arranger.current.workers
+        return min(wanted, self.present) if self.present else wanted
+
+    def was_tried(self, runtime: str) -> bool:
+        return runtime in self.ratios or any(each.runtime == runtime for each in self.curve.settings())
 
     def known(self, runtime: str) -> dict[Setting, Estimate]:
         """The points of a runtime that can be compared: memory allows them, nothing that is given forbids them."""
@@ -73,23 +85,11 @@ class Knowledge:
         return {each: found for each in settings if (found := self.estimate(each)) is not None}
 
     def smoothed(self, runtime: str) -> dict[Setting, Estimate]:
-        """The same, moved towards a common model of a batch's time: what small batches show, larger ones share."""
+        """The same, with scores that take their neighbours into account."""
         known = self.known(runtime)
-        if len(known) < 3:
-            return known
-        top = max(known, key=lambda each: known[each].score)
-        model = batching.fit(
-            {each.batch: found.score for each, found in known.items() if each.batch <= top.batch}
-        )
-        assert model is not None
-        return {
-            each: found._replace(
-                score=(found.score * found.sure + model.rate(each.batch) * MODEL) / (found.sure + MODEL)
-            )
-            if each.batch <= top.batch
-            else found
-            for each, found in known.items()
-        }
+        scores = {each.batch: (found.score, found.sure) for each, found in known.items()}
+        moved = batching.smooth(scores, PARABOLA)
+        return {each: found._replace(score=moved[each.batch]) for each, found in known.items()}
 
     def best_of(self, runtime: str) -> tuple[Setting, Estimate] | None:
         pairs = self.smoothed(runtime).items()
@@ -102,9 +102,10 @@ class Knowledge:
         scores = {setting.batch: estimate.score for setting, estimate in self.known(runtime).items()}
         return batching.next_to(scores, self.largest(runtime)) if scores else []
 
-    def rises(self) -> bool:
-        """Whether a larger batch may still be a lot better."""
-        return any(batch > self.chosen.batch for batch in self.unmeasured(self.chosen.runtime))
+    def rises(self, rows: float = math.inf) -> bool:
+        """Whether a larger batch may still be a lot better, and items of so many inputs would show it."""
+        following = self.unmeasured(self.chosen.runtime)
+        return any(self.chosen.batch < batch <= rows / 3 for batch in following)
 
     def cautious(self, estimate: Estimate) -> float:
         """The score, less where it rests on little."""
@@ -118,12 +119,16 @@ class Knowledge:
     def rate(self) -> float | None:
         """The same of the node."""
         rate = self.rate_of_worker()
-        return None if rate is None else rate * self.arranger.current.workers
+        return None if rate is None else rate * self.at_work()
 
     def choose(self) -> bool:
         """Take the best point; whether it is another one. One that is known well yields only to a better one."""
         pairs = {name: found for name in self.usable() if (found := self.best_of(name)) is not None}
         if not pairs:
+            if (
+                self.chosen.runtime not in self.usable()
+            ):  # Nothing else was measured: one of the others will do.
+                self.chosen = self.setting(self.usable()[0], self.chosen.batch)
             return False
         self._compare(pairs)
         setting, estimate = max(pairs.values(), key=lambda pair: self.cautious(pair[1]))
@@ -133,6 +138,9 @@ class Knowledge:
             return False
         if before is not None:
             bar = before.score * 1.005 if before.sure >= SURE else self.cautious(before)
+            if setting.runtime != self.chosen.runtime:  # Every worker would have to load it.
+                sure = estimate.sure >= SURE
+                bar = max(bar, before.score * (1 + (WORTH_LOADING if sure else WORTH_LOADING_AT_ONCE)))
             if self.cautious(estimate) <= bar:
                 return False
         elif lawful and self.known_rate is not None:
@@ -143,7 +151,7 @@ class Knowledge:
     def _compare(self, pairs: Mapping[str, tuple[Setting, Estimate]]) -> None:
         best = max(pairs, key=lambda name: pairs[name][1].score)
         top = pairs[best][1]
-        base = pairs.get(self.space.runtimes[0])
+        base = self.best_of(self.space.runtimes[0])
         for name, (_, estimate) in pairs.items():
             if base is not None:
                 self.ratios[name] = estimate.score / base[1].score
@@ -157,18 +165,18 @@ class Knowledge:
     def scaling(self) -> dict[int, float]:
         """Inputs a second of a node by the number of workers, threads being alike where that was measured."""
         alike: dict[int, float] = {}
-        current = self.arranger.current
+        current, workers = self.arranger.current, self.at_work()
         for setting in self.curve.settings():
             if setting.threads == current.threads:
                 found = self.curve.by_workers(setting).items()
                 rates = {count: each.rate * count for count, each in found if each.sure >= 0.5}
-                if (current.workers in rates, len(rates)) > (current.workers in alike, len(alike)):
+                if (workers in rates, len(rates)) > (workers in alike, len(alike)):
                     alike = rates
-        if not self.on_gpu and len(alike) > 1:
+        if not self.on_gpu:  # Workers with other threads say nothing about these.
             return alike
         tried = {each.workers: rate for each, rate in self.arranger.rates.items() if rate}
         now = self.rate()
-        return tried | ({current.workers: now} if now else {})
+        return tried | ({workers: now} if now else {})
 
     def law(self) -> usl.Usl | None:
         """What workers of one node do together."""
@@ -200,7 +208,7 @@ class Knowledge:
         wanted = self.arranger.in_effect.workers
         if self.space.workers is not None:
             return wanted
-        return self.memory.fitting(self.usable(), self.space.batch or 1, wanted)
+        return self.memory.fitting(self.chosen.runtime, self.space.batch or 1, wanted)
 
     # What was heard.
 
@@ -216,6 +224,17 @@ class Knowledge:
                 self.memory.hear(measured)
                 if clean:
                     self.curve.add(measured)
+        self._shrink()
+
+    def _shrink(self) -> None:
+        """Where memory does not suffice for the workers, there are fewer, which share the cores."""
+        current = self.arranger.current
+        fitting = self.memory.fitting(self.chosen.runtime, self.space.batch or 1, current.workers)
+        if self.space.workers is None and self.memory.is_known and fitting < current.workers:
+            threads = self.space.threads or max(1, self.space.machine.cpu // fitting)
+            self.arranger.current = Arrangement(fitting, threads)
+            self.arranger.round += 1
+            self.chosen = self.chosen._replace(threads=threads)
 
     def read(self, known: Mapping[str, Any]) -> None:
         """Start where an earlier run ended, as far as what is given permits."""

@@ -6,7 +6,7 @@ after a large one looks large, too: of several figures for a batch the smallest 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from shoal.model.tuning import Machine, Measured, Setting
@@ -48,6 +48,8 @@ class Memory:
         self._machine = machine
         self._host: dict[str, dict[int, float]] = {}
         self._device: dict[str, dict[int, float]] = {}
+        self._fitted: dict[tuple[bool, str], Line | None] = {}
+        """Lines that were asked for since something new was heard."""
         self._seen: dict[str, int] = {}
         """The largest batch that each runtime is known to manage."""
         self.largest: dict[str, int] = {}
@@ -57,11 +59,17 @@ class Memory:
 
     def hear(self, measured: Measured) -> None:
         setting = measured.setting
+        self._fitted.clear()
         self._seen[setting.runtime] = max(self._seen.get(setting.runtime, 0), setting.batch)
         for points, value in ((self._host, measured.memory_bytes), (self._device, measured.device_bytes)):
             if value > 0:
                 by_batch = points.setdefault(setting.runtime, {})
                 by_batch[setting.batch] = min(value, by_batch.get(setting.batch, value))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any worker has told what it holds."""
+        return bool(self._host)
 
     def seen(self, runtime: str) -> int:
         """The largest batch that this runtime is known to manage; 0 before any."""
@@ -89,14 +97,13 @@ class Memory:
                 largest = largest - 1 if line.slope > 0 else 1
         return max(1, largest)
 
-    def fitting(self, runtimes: Iterable[str], batch: int, most: int) -> int:
-        """How many workers, of `most`, have memory for this on one node, whichever they run; 1 at least."""
+    def fitting(self, runtime: str, batch: int, most: int) -> int:
+        """How many workers, of `most`, have memory for this on one node; 1 at least."""
         most = most if self.most is None else min(most, self.most)
         if not self._host:
             return max(1, min(most, int(self._limit() / UNKNOWN_BYTES))) if self._limit() else most
-        for runtime in runtimes:
-            while most > 1 and not self.holds(runtime, batch, most):
-                most -= 1
+        while most > 1 and not self.holds(runtime, batch, most):
+            most -= 1
         return max(1, most)
 
     def holds(self, runtime: str, batch: int, workers: int) -> bool:
@@ -105,12 +112,12 @@ class Memory:
 
     def expected(self, runtime: str, batch: int) -> int | None:
         """What one worker will hold with this batch; None where nothing is known."""
-        line = self._line(self._host, runtime)
+        line = self._line(runtime)
         return None if line is None else round(line.at(batch))
 
     def expected_on_device(self, runtime: str, batch: int) -> int | None:
         """The same on its GPU."""
-        line = self._line(self._device, runtime)
+        line = self._line(runtime, device=True)
         return None if line is None else round(line.at(batch))
 
     def _limit(self) -> float:
@@ -119,7 +126,7 @@ class Memory:
     def _lines(self, runtime: str, workers: int) -> list[tuple[Line, float]]:
         """Each line with what a single worker may have, rounded so that both ways of asking agree."""
         found: list[tuple[Line, float]] = []
-        host, device = self._line(self._host, runtime), self._line(self._device, runtime)
+        host, device = self._line(runtime), self._line(runtime, device=True)
         if host is not None and self._machine.memory_bytes > 0:
             found.append((host, self._limit() / workers))
         if device is not None and self._machine.gpu > 0 and self._machine.gpu_memory_bytes > 0:
@@ -127,16 +134,21 @@ class Memory:
             found.append((device, self._machine.gpu_memory_bytes * (1 - MARGIN) / sharing))
         return found
 
-    @staticmethod
-    def _line(points: Mapping[str, Mapping[int, float]], runtime: str) -> Line | None:
-        """Its own line; of a runtime that was not seen yet, the steepest and highest of the others."""
-        own = fit(points.get(runtime, {}))
-        if own is not None:
-            return own
-        others = [line for line in map(fit, points.values()) if line is not None]
-        if not others:
-            return None
-        return Line(max(line.base for line in others), max(line.slope for line in others))
+    def _line(self, runtime: str, *, device: bool = False) -> Line | None:
+        """Its own line; with a single point, as steep as the others; with none, the steepest and highest of them."""
+        if (device, runtime) not in self._fitted:
+            points = self._device if device else self._host
+            own = points.get(runtime, {})
+            line = fit(own)
+            others = [found for name, each in points.items() if name != runtime and (found := fit(each))]
+            slope = max((other.slope for other in others), default=0.0)
+            if line is None and others:
+                line = Line(max(other.base for other in others), slope)
+            elif line is not None and len(own) == 1:
+                [(batch, value)] = own.items()
+                line = Line(max(0.0, value - slope * batch), slope) if slope else line
+            self._fitted[device, runtime] = line
+        return self._fitted[device, runtime]
 
     def document(self) -> dict[str, Any]:
         """As JSON values."""
@@ -150,6 +162,7 @@ class Memory:
 
     def read(self, document: Mapping[str, Any]) -> None:
         """From `document`, of an earlier run."""
+        self._fitted.clear()
         self._host, self._device = _points(document["host"]), _points(document["device"])
         self._seen = {str(name): int(batch) for name, batch in document["seen"].items()}
         self.largest = {str(name): int(batch) for name, batch in document["largest"].items()}

@@ -7,30 +7,27 @@ It knows no clock: what it is told has the seconds in it. What it found out is i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from shoal.model import Decision
 from shoal.model.tuning import Advice, Heard, Setting, Space, Step
-from shoal.plan import batching, explaining, gains, usl
-from shoal.plan.arranging import Arrangement, Trial
-from shoal.plan.curve import Estimate
+from shoal.plan import batching, explaining, exploring, gains, trying, usl
+from shoal.plan.arranging import Trial
+from shoal.plan.curve import KEPT
+from shoal.plan.knowledge import SURE
 
 FIRST_ROWS = 4
-FIRST_BATCHES = (1, 2, 4)
-UNSETTLED_S = 2.0
-"""Items are short until it is settled how to go about them: what is heard early is worth more."""
-MOST_MEASURED = 6
-"""So many measurements decide between points that are close to each other."""
-DOUBT = 2.0
-"""Deviations by which a point may be better than it looks."""
-BETTER = 0.02
-HOPEFUL = 1.05
-"""What a batch that was not measured may gain, on top of what its neighbours suggest."""
-CONTENDER = 0.92
-"""A runtime above this share of the best is looked at again when the workers are arranged anew."""
+FIRST_BATCH = 4
+"""With so many at once a runtime is tried on processors, before it is known what is best."""
+UNSETTLED_S, RISING_S = 2.0, 0.7
+"""Items are short until it is settled how to go about them: what is heard early is worth more. The more so at a GPU
+as long as larger batches are a lot better."""
+ENOUGH_MEASURED, ENOUGH_DOUBT = 2.5, 1.5
+"""Measurements that decide about an arrangement; fewer do where it is more than so many deviations off."""
 MOST_ATTEMPTS = 3
-REFINE_EVERY = 20
+REFINE_EVERY, DOUBTFUL_EVERY = 20, 3
+"""Once it is settled, every so many items there is a look at a neighbour: more often while one may be better."""
 DRIFT, DRIFT_KNOWN = 0.75, 0.6
 """Rates that fall below this share, or rise accordingly, mean that things are not as they were."""
 RECENT = 5
@@ -68,6 +65,8 @@ class Tuner:
         self._asked: dict[int, Asked] = {}
         self._active: int | None = None
         self._alive = 0
+        self._blank = 0
+        """Items of which nothing could be measured, while nothing is known: they were too short."""
         self._since_refined = 0
         self._refined_up = False
         self._reference: float | None = None
@@ -78,6 +77,7 @@ class Tuner:
         """How many of the workers that are alive on a node should be given items now."""
         wanted = self._known.workers()
         self._alive = alive
+        self._known.present = max(alive, self._known.present)
         self._active = max(1, min(alive, wanted))
         return min(alive, wanted)
 
@@ -100,6 +100,7 @@ class Tuner:
         self._known.hear(heard, workers=workers, clean=asked is None or asked.clean)
         if self._known.choose():
             self._reference = None
+        self._blank += self._known.rate_of_worker() is None and not heard.measured
         if asked is not None and asked.role == "arrange" and self._arranger.trial is not None:
             if self._arranger.trial.tell(worker):
                 self._arranger.round += 1
@@ -123,15 +124,17 @@ class Tuner:
         """How many inputs an item should have to take about so long on one worker."""
         rate = self._known.rate_of_worker()
         if rate is None:
-            return min(FIRST_ROWS, self._space.largest_item)
+            first = max(FIRST_ROWS, 2 * self._known.chosen.batch) << min(self._blank, 10)
+            return max(1, min(first, self._space.largest_item))
         batch = self._known.chosen.batch
         target = rate * seconds
-        if self._arranger.trial is not None:
+        if self._arranger.trial is not None or self._trying():
             target = min(target, rate * UNSETTLED_S)
         elif not self._known.settled:
-            following = 4 * max(self._known.unmeasured(self._known.chosen.runtime), default=0)
-            target = max(min(target, rate * UNSETTLED_S), min(following, 3 * target))
-        rows = max(4, round(target / batch)) * batch
+            short_s = RISING_S if self._known.on_gpu and self._known.rises() else UNSETTLED_S
+            following = 3 * max(self._known.unmeasured(self._known.chosen.runtime), default=0)
+            target = max(min(target, rate * short_s), min(following, 2 * target))
+        rows = max(4, math.ceil(target / batch - 0.01)) * batch
         return max(1, min(self._space.largest_item, rows))
 
     def rate(self) -> float | None:
@@ -162,9 +165,7 @@ class Tuner:
 
     def _next(self, worker: int, rows: int, left_s: float | None) -> Asked:
         if left_s is None:
-            # Nothing is known yet: workers that begin together take different batches.
-            batch = FIRST_BATCHES[len(self._asked) % len(FIRST_BATCHES)]
-            return self._handed(Step(self._known.setting(self._known.chosen.runtime, batch)))
+            return self._handed(Step(self._known.chosen))
         trial = self._arranger.trial
         if trial is None and self._begin_arrangement(rows, left_s):
             trial = self._arranger.trial
@@ -177,10 +178,11 @@ class Tuner:
                 return self._arranged(trial)
         best = self._best_for(worker, left_s)
         if trial is None:
-            runtime = self._worth_trying(worker, rows, left_s)
+            loaded = {best.runtime, *self._loaded.get(worker, ())}
+            runtime = self._worth_trying(loaded, rows, left_s)
             if runtime is not None:
                 return self._tried(runtime, best, rows)
-            setting = self._worth_measuring(worker, rows, left_s)
+            setting = self._worth_measuring(loaded, rows, left_s)
             if setting is not None:
                 return self._explored(setting, best, rows)
             if not any(each.role != "work" for each in self._asked.values()):
@@ -191,15 +193,20 @@ class Tuner:
         workers = self._known.workers()
         fitted = tuple(Step(self._known.fitted(step.setting, workers), step.rows) for step in steps)
         now = self._arranger.round
-        clean = all(each.round == now for each in self._asked.values())
+        trial = self._arranger.trial  # Workers that get used to more threads are in the way of the others.
+        clean = all(each.round == now for each in self._asked.values()) and (trial is None or trial.running)
         return Asked(Advice(fitted, min(workers, self._active or workers)), now, clean, role, tries)
 
     def _tried(self, runtime: str, best: Setting, rows: int) -> Asked:
         """A runtime's first inputs. What it is not likely to do better goes back to the best one."""
         self._attempts[runtime] = self._attempts.get(runtime, 0) + 1
-        setting = self._known.setting(runtime, best.batch)
+        self._known.not_tried.pop(runtime, None)
+        batch = best.batch
+        if not self._known.on_gpu and batch < FIRST_BATCH <= min(rows // 3, self._known.largest(runtime)):
+            batch = FIRST_BATCH
+        setting = self._known.setting(runtime, batch)
         needed = batching.rows_needed(setting.batch, self._known.rate_of_worker())
-        if self._is_promising(runtime) or rows < 2 * needed:
+        if trying.is_promising(self._known, runtime) or rows < 2 * needed:
             return self._handed(Step(setting), role="try", tries=setting)
         return self._handed(Step(setting, needed), Step(best), role="try", tries=setting)
 
@@ -211,7 +218,7 @@ class Tuner:
 
     def _arranged(self, trial: Trial) -> Asked:
         asked = self._handed(Step(trial.setting), role="arrange", tries=trial.setting)
-        return asked._replace(clean=asked.clean and trial.running and trial.ready())
+        return asked._replace(clean=asked.clean and trial.ready())
 
     def _left_s(self, left: int | None) -> float | None:
         """How long the rest takes as things are; None while nothing is known."""
@@ -227,124 +234,60 @@ class Tuner:
         """The best setting for this worker, unless loading it takes longer than it gains."""
         loaded, chosen = self._loaded.get(worker, set()), self._known.chosen
         best = self._known.estimate(chosen)
-        usable = [name for name in self._known.usable() if name in loaded]
+        usable = [name for name in sorted(loaded) if name not in self._known.unusable]
         here = [found for name in usable if (found := self._known.best_of(name)) is not None]
         if best is None or chosen.runtime in loaded or not here:
             return chosen
         setting, estimate = max(here, key=lambda pair: pair[1].score)
+        if any(trying.is_promising(self._known, name) for name in self._trying()):
+            left_s = min(left_s, gains.LOAD_S)  # What is loaded now will be of use for so long only.
         gained_s = left_s * (1 - estimate.rate / best.rate)
         return chosen if gained_s > self._known.load_s.get(chosen.runtime, gains.LOAD_S) else setting
 
-    def _worth_trying(self, worker: int, rows: int, left_s: float) -> str | None:
-        """A runtime that this worker should try now."""
-        trying = [each.tries.runtime for each in self._asked.values() if each.role == "try" and each.tries]
-        known = self._known
-        now = known.estimate(known.chosen)
-        if now is None or (known.on_gpu and known.rises()):
-            return None
-        benefits = {
-            name: self._doubt(name, worker, rows, left_s, now, trying).benefit_s()
-            for name in known.usable()
-            if not self._was_tried(name) and name not in trying
-            if self._attempts.get(name, 0) < MOST_ATTEMPTS
-            if len(trying) < max(1, known.workers() // 2) or self._is_promising(name)
-        }
-        for name, benefit_s in benefits.items():
-            known.not_tried[name] = explaining.not_worth(benefit_s, left_s)
-        best = max(benefits, key=lambda name: benefits[name], default=None)
-        if best is None or benefits[best] <= 0:
-            return None
-        del known.not_tried[best]
-        return best
-
-    def _is_promising(self, name: str) -> bool:
-        """Whether it is thought to be faster than all that was measured."""
-        best = self._known.ratios.get(self._known.chosen.runtime, 1.0)
-        return gains.runtime(name, gpu=self._known.on_gpu).middle >= best
-
-    def _doubt(
-        self, name: str, worker: int, rows: int, left_s: float, now: Estimate, trying: Sequence[str]
-    ) -> gains.Doubt:
-        given = self._known.best_of(self._space.runtimes[0])
-        base = given[1] if given else now
-        around_s = (1 - base.predicting) / base.rate
-        now_s = 1 / now.rate
-        guess = gains.runtime(name, gpu=self._known.on_gpu)
-        for other in trying:  # What others find out meanwhile counts as if it was as good as one thinks.
-            likely = gains.runtime(other, gpu=self._known.on_gpu)
-            then_s = around_s + (1 / base.rate - around_s) / likely.middle
-            if then_s < now_s:
-                left_s, now_s, guess = left_s * then_s / now_s, then_s, guess.over(likely)
-        loaded = name in self._loaded.get(worker, ())
-        return gains.Doubt(
-            guess,
-            left_s,
-            now_s=now_s,
-            given_s=1 / base.rate,
-            around_s=around_s,
-            load_s=0.0 if loaded else self._known.load_s.get(name, gains.LOAD_S),
-            tried_s=min(rows, batching.rows_needed(self._known.chosen.batch, now.rate)) / now.rate,
+    def _worth_trying(self, loaded: Collection[str], rows: int, left_s: float) -> str | None:
+        """A runtime that a worker that has loaded these should try now."""
+        return trying.runtime(
+            self._known,
+            [name for name in self._space.runtimes if self._attempts.get(name, 0) < MOST_ATTEMPTS],
+            trying=self._trying(),
+            loaded=loaded,
+            rows=rows,
+            left_s=left_s,
             workers=len(self._asked) + 1,
         )
 
-    def _was_tried(self, runtime: str) -> bool:
-        return runtime in self._known.ratios or any(
-            each.runtime == runtime for each in self._known.curve.settings()
-        )
+    def _trying(self) -> list[str]:
+        """The runtimes that are being tried."""
+        return [each.tries.runtime for each in self._asked.values() if each.role == "try" and each.tries]
 
     # Batches.
 
-    def _worth_measuring(self, worker: int, rows: int, left_s: float) -> Setting | None:
-        """A setting that may be better than the best one, and is not known well enough."""
-        known = self._known
-        if known.settled:
+    def _worth_measuring(self, loaded: Collection[str], rows: int, left_s: float) -> Setting | None:
+        """A setting of these runtimes that may be better than the best one, and is not known well enough."""
+        if self._known.settled:
             return self._neighbour(rows, left_s)
-        best = known.estimate(known.chosen)
-        if best is None:
-            return None
-        options: list[tuple[float, Setting]] = []
-        for name in known.usable():
-            if name == known.chosen.runtime or name in self._loaded.get(worker, ()):
-                options += self._hopes(name, best)
-        hopeful = [(hope, each) for hope, each in options if hope > best.score * (1 + BETTER)]
-        measurable = [(hope, each) for hope, each in hopeful if rows >= 3 * each.batch or each.batch == 1]
-        return max(measurable, key=lambda pair: (pair[0], -pair[1].batch), default=(0.0, None))[1]
-
-    def _hopes(self, runtime: str, best: Estimate) -> list[tuple[float, Setting]]:
-        """What those points of a runtime may turn out to do that are not known well."""
-        noise, found = self._known.curve.noise(), []
-        known = self._known.known(runtime)
-        for setting, estimate in known.items():
-            count = estimate.sure + self._pending(setting)
-            if count < MOST_MEASURED:
-                doubt = DOUBT * noise / math.sqrt(max(0.25, count))
-                found.append((estimate.score * (1 + doubt), setting))
-        if not known and self._known.ratios.get(runtime, 0.0) > CONTENDER * max(self._known.ratios.values()):
-            setting = self._known.setting(runtime, self._known.chosen.batch)
-            return [] if self._pending(setting) else [(best.score * HOPEFUL, setting)]
-        scores = {setting.batch: estimate.score for setting, estimate in known.items()}
-        model, top = batching.fit(scores), max(scores.values(), default=0.0)
-        for batch in self._known.unmeasured(runtime):
-            setting = self._known.setting(runtime, batch)
-            if model is not None and not self._pending(setting):
-                found.append((min(2 * top, HOPEFUL * max(top, model.rate(batch))), setting))
-        return found
+        names = [name for name in self._known.usable() if name in loaded]
+        return exploring.best_hope(self._known, names, rows, self._pending, exploring.MOST_MEASURED)
 
     def _neighbour(self, rows: int, left_s: float) -> Setting | None:
-        """Now and then, when all is settled: half or twice the batch."""
+        """Now and then, when all is settled: one that may be better after all, or else half or twice the batch."""
         self._since_refined += 1
-        if self._since_refined < REFINE_EVERY or self._space.batch is not None:
+        known, chosen = self._known, self._known.chosen
+        best = known.estimate(chosen)
+        if best is None or self._since_refined < DOUBTFUL_EVERY or self._space.batch is not None:
             return None
-        self._refined_up = not self._refined_up
-        chosen = self._known.chosen
-        batch = chosen.batch * 2 if self._refined_up else max(1, chosen.batch // 2)
-        batch = min(batch, self._known.largest(chosen.runtime))
-        rate = self._known.rate_of_worker() or 1.0
-        needed = batching.rows_needed(batch, rate)
-        if batch == chosen.batch or rows < 3 * batch or left_s < 10 * needed / rate:
+        setting = exploring.best_hope(known, [chosen.runtime], rows, self._pending, KEPT)
+        if setting is None and self._since_refined >= REFINE_EVERY:
+            self._refined_up = not self._refined_up
+            batch = chosen.batch * 2 if self._refined_up else max(1, chosen.batch // 2)
+            setting = chosen._replace(batch=min(batch, known.largest(chosen.runtime)))
+        if setting is None or setting == chosen:
+            return None
+        needed = batching.rows_needed(setting.batch, best.rate)
+        if rows < 3 * setting.batch or left_s < 10 * needed / best.rate:
             return None
         self._since_refined = 0
-        return chosen._replace(batch=batch)
+        return setting
 
     def _pending(self, setting: Setting) -> int:
         return sum(each.tries == setting for each in self._asked.values())
@@ -354,60 +297,36 @@ class Tuner:
     def _begin_arrangement(self, rows: int, left_s: float) -> bool:
         """Whether a trial of another arrangement begins now: when it is known what the workers should do."""
         known = self._known
-        now, node_rate = known.estimate(known.chosen), known.rate()
-        if known.settled or now is None or node_rate is None or now.sure < 2 or known.rises():
+        now = known.estimate(known.chosen)
+        if known.settled or now is None or now.sure < SURE or (known.on_gpu and known.rises(rows)):
             return False
-        busy = any(each.role in ("try", "explore") for each in self._asked.values())
-        if busy or self._alive < self._arranger.current.workers:
+        first = sorted(self._loaded)[: self._arranger.current.workers]
+        if self._alive < len(first) or any(known.chosen.runtime not in self._loaded[each] for each in first):
             return False
-        law, most = known.law(), self._arranger.current.workers
-        enough = law.enough(most) if law and len(known.scaling()) > 1 else most
-        for arrangement in self._arranger.candidates(node_rate, enough):
-            setting = known.fitted(known.chosen._replace(threads=arrangement.threads), arrangement.workers)
-            reason = self._not_arranged(arrangement, setting, rows / now.rate, left_s)
-            if reason is None:
-                self._arranger.rates.setdefault(self._arranger.current, node_rate)
-                self._arranger.begin(arrangement, setting)
-                return True
-            self._arranger.reasons[arrangement] = reason
-        return False
-
-    def _not_arranged(
-        self, arrangement: Arrangement, setting: Setting, item_s: float, left_s: float
-    ) -> str | None:
-        """Why this arrangement is not tried now; None when it is."""
-        current, known = self._arranger.current, self._known
-        if arrangement.workers > self._alive:
-            return f"only {self._alive} workers are there"
-        if not known.memory.holds(setting.runtime, setting.batch, arrangement.workers):
-            return "memory does not suffice"
-        law = known.law()
-        more = arrangement.workers - current.workers
-        if known.on_gpu and law is not None and len(known.scaling()) > 1 and more > 0:
-            gain = law.gain(current.workers, more)
-            if gain < usl.PAYS:
-                return f"{more} more would gain {gain:.1%}, by the law of scalability"
-        same = arrangement.threads == current.threads
-        guess = gains.arrangement(same=same, gpu=known.on_gpu)
-        share = 0.0 if same else gains.RELOAD * min(1.0, arrangement.workers / current.workers)
-        load_s = share * known.load_s.get(setting.runtime, 0.0)
-        benefit_s = gains.arrangement_s(guess, left_s, 2 * item_s, load_s)
-        return None if benefit_s > 0 else explaining.not_worth(benefit_s, left_s)
+        if self._trying() or self._worth_trying((), rows, left_s) is not None:
+            return False
+        found = trying.arrangement(known, self._alive, rows / now.rate, left_s)
+        if found is None:
+            return False
+        self._arranger.begin(*found, instead=known.chosen)
+        self._asked = {each: asked._replace(clean=False) for each, asked in self._asked.items()}
+        return True
 
     def _judge_arrangement(self) -> None:
         """End the trial once it is measured: the better one stays; with equal threads, fewer do if they do as much."""
-        trial, now = self._arranger.trial, self._known.rate()
+        trial, current = self._arranger.trial, self._arranger.current
         assert trial is not None
         found = self._known.curve.exactly(trial.setting, trial.arrangement.workers)
-        if found is None or now is None or not trial.running:
+        before = self._known.estimate(trial.instead)
+        if found is None or before is None or not trial.running:
             return
-        rate = found.rate * trial.arrangement.workers
-        doubt = 1.5 * self._known.curve.noise() / math.sqrt(max(0.25, found.sure))
-        if found.sure < 2.5 and abs(rate / now - 1) < doubt:
+        rate, now = found.rate * trial.arrangement.workers, before.rate * self._known.at_work()
+        doubt = ENOUGH_DOUBT * self._known.curve.noise() / math.sqrt(max(0.25, found.sure))
+        if found.sure < ENOUGH_MEASURED and abs(rate / now - 1) < doubt:
             return
-        current = self._arranger.current
         fewer = trial.arrangement.threads == current.threads and trial.arrangement.workers < current.workers
         adopt = rate > now * (0.99 if fewer else 1.01)
+        self._arranger.rates[current] = now
         self._arranger.conclude(rate, adopt=adopt)
         if adopt:
             self._known.chosen, self._reference = trial.setting, None
@@ -415,7 +334,7 @@ class Tuner:
     def _watch(self) -> None:
         """When the rate of the chosen point is no longer what it was, most of what is known is void."""
         known = self._known
-        rate = known.curve.recent(known.chosen, self._arranger.current.workers, RECENT)
+        rate = known.curve.recent(known.chosen, known.at_work(), RECENT)
         if not known.settled or rate is None:
             return
         earlier = self._reference is None and known.known_rate is not None

@@ -293,7 +293,7 @@ class TuneReader(OneOf):
 
     def __init__(self) -> None:
         super().__init__(
-            "auto, or a mapping with keys of batch, workers, threads", Choice("auto"), Record(Tune)
+            "auto, or a mapping such as {batch: 8, workers: 2, threads: 1}", Choice("auto"), Record(Tune)
         )
 
     def read(self, node: Node, path: str, problems: Problems) -> Any:

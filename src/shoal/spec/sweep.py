@@ -119,7 +119,9 @@ class Run(Section):
         default=None,
     )
     workload: str | None = key(
-        Text("the path of a workload file"), "Another workload; columns set its values.", default=None
+        Text("the path of a workload file"),
+        "Another workload: each trial is a run of it, with the columns as --set.",
+        default=None,
     )
 
     exactly_one: ClassVar = ("command", "function", "workload")
@@ -146,20 +148,37 @@ class Sweep(Workload):
         factory=dict,
     )
     objective: Objective | None = key(Record(Objective), "What a good trial is.", default=None)
+    whole_node: bool = False
+    """Whether each trial has a node to itself: it is a workload, and nothing says how many CPUs it gets."""
 
     @classmethod
     def check(cls, found: Found) -> None:
+        run = found.values.get("run")
+        if run is not None and run.workload is not None:
+            _check_workload(found)
         trials = found.values.get("trials")
-        if trials is None or trials.search is None:
-            return
-        for name, default in (("sampler", "random"), ("pruner", "none")):
-            chosen = getattr(trials, name)
-            if chosen in ("tpe", "asha", "median") and not found.has("objective"):
-                hint = "Add objective: {metric: NAME, goal: max}" + f", or choose {name}: {default}."
-                inner = found.nodes["trials"].value
-                node = inner.get(name) if isinstance(inner, dict) else None
-                message = f"{chosen} needs an objective"
-                found.problems.add(message, node=node, path=f"trials.{name}", hint=hint)
-        if trials.sampler is None:
-            sampler = "tpe" if found.has("objective") else "random"
-            found.values["trials"] = replace(trials, sampler=sampler)
+        if trials is not None and trials.search is not None:
+            _check_search(found, trials)
+
+
+def _check_workload(found: Found) -> None:
+    resources = found.nodes["resources"].value if found.has("resources") else {}
+    cpu = resources.get("cpu") if isinstance(resources, dict) else None
+    found.values["whole_node"] = cpu is None or cpu.value is None
+    if found.has("metrics"):
+        hint = "Leave it out: the numbers of the workload's own summary are the metrics."
+        found.problem("is for the output of a command, and run.workload has none", "metrics", hint=hint)
+
+
+def _check_search(found: Found, trials: Trials) -> None:
+    for name, default in (("sampler", "random"), ("pruner", "none")):
+        chosen = getattr(trials, name)
+        if chosen in ("tpe", "asha", "median") and not found.has("objective"):
+            hint = "Add objective: {metric: NAME, goal: max}" + f", or choose {name}: {default}."
+            inner = found.nodes["trials"].value
+            node = inner.get(name) if isinstance(inner, dict) else None
+            message = f"{chosen} needs an objective"
+            found.problems.add(message, node=node, path=f"trials.{name}", hint=hint)
+    if trials.sampler is None:
+        sampler = "tpe" if found.has("objective") else "random"
+        found.values["trials"] = replace(trials, sampler=sampler)

@@ -185,6 +185,11 @@ class RunReader:
         with self._guard():
             return rows.read_columns(self._connection).names()
 
+    def parameters(self) -> list[str]:
+        """Those of the columns that hold parameters."""
+        with self._guard():
+            return list(rows.read_columns(self._connection).params)
+
     def best(self, metric: str, goal: str, count: int = 1) -> list[Row]:
         """The best rows of items that are done, best first."""
         with self._guard():

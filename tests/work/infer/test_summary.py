@@ -36,10 +36,9 @@ def test_throughput_is_told_with_and_without_listing() -> None:
 def test_it_is_told_in_words() -> None:
     document = json.loads(json.dumps(summary(TOTALS, listing_s=5, seconds=100, runtime="openvino")))
     assert in_words(document) == [
-        "19,000 rows in 118 parts, 190 a second with openvino; 200 a second without listing.",
-        "Where the time went, summed over threads: listing 5.0s, reading 1m, decoding 30s, preprocessing 8.0s,"
+        "19,000 rows in 118 parts, 190 a second (200 without listing), from 3.0 GiB.",
+        "Time by phase, summed over threads: listing 5.0s, reading 1m, decoding 30s, preprocessing 8.0s,"
         " predicting 2m 30s, writing 2.0s.",
-        "Read: 3.0 GiB.",
         "1,000 inputs could not be used; errors.parquet says which and why:",
         "  700 x truncated",
         "  200 x zero bytes",

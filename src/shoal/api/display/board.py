@@ -178,7 +178,8 @@ class Board:
     def how_far(self) -> str:
         """`412/1000 ended, 2 failed, 2 running, 25.3/s, about 23s left; best ...`: all of it in one line."""
         running = f"{len(self.running)} running" if self.running else ""
-        parts = (f"{self.of_total} ended", self.others(), running, self.pace())
+        done = "done" if self._inputs is not None else "ended"
+        parts = (f"{self.of_total} {done}", self.others(), running, self.pace())
         line, best = ", ".join(part for part in parts if part), self.best_in_words()
         return f"{line}; best {best}" if best else line
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shoal.model.item import shown
-from shoal.units import format_seconds
+from shoal.units import format_seconds, format_size
 
 LONGEST = 200
 STATES = ("done", "cached", "failed", "pruned", "stopped", "running", "waiting")
@@ -41,6 +41,22 @@ def parameters(params: Mapping[str, Any], longest: int = 60) -> str:
         ),
         longest,
     )
+
+
+def choice(name: str, chosen: Any) -> str:
+    """What was decided, as people read it: the decision `memory` is bytes, `prediction` seconds."""
+    if chosen is None:
+        return "none"
+    if name.split()[0] == "memory" and isinstance(chosen, int):
+        return format_size(chosen)
+    if name == "prediction" and isinstance(chosen, int | float):
+        return format_seconds(chosen)
+    return number(chosen)
+
+
+def some(number_of: int | None, what: str) -> str:
+    """`1 row`, `1,200 rows`."""
+    return f"{number_of or 0:,} {what}{'' if number_of == 1 else 's'}"
 
 
 def counts(found: Mapping[str, int], nothing: str = "") -> str:

@@ -9,6 +9,11 @@ import os
 from contextlib import suppress
 
 
+def workload_folder() -> str:
+    """Where a worker runs before it has begun an item: the workload's folder, or its copy on this machine."""
+    return os.getcwd()
+
+
 def cache_folder(name: str) -> str:
     """Where a machine keeps what can be made again: not made here."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")

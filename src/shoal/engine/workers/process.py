@@ -1,6 +1,7 @@
 """A command as an item: started in a process group of its own, watched, ended with everything it started.
 
-Runs inside a worker. Its output goes to the worker's log; what it reports comes through a file (see `reporting`).
+Runs inside a worker. Its output goes to the worker's log, or where the caller says; what it reports comes through a
+file (see `reporting`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import NamedTuple
 
 from shoal.engine.workers import linux
 from shoal.engine.workers.reporting import REPORT_VARIABLE, is_step
@@ -28,16 +31,44 @@ PYTHONS = ("python", "python3")
 TAIL_BYTES = 2000
 
 
-def run_command(arguments: Sequence[str], work: Work) -> None:
-    """Run it to its end. Raises `Failed` when it does not end well, `Cancelled` when it was asked to end."""
+def run_command(
+    arguments: Sequence[str], work: Work, *, env: Mapping[str, str] | None = None, stdout: str | None = None
+) -> None:
+    """Run it to its end. Raises `Failed` when it does not end well, `Cancelled` when it was asked to end.
+
+    `env` is added to the environment. What it prints goes to the file `stdout` where that is given; what it says on
+    standard error goes to the log in any case.
+    """
     log_start = os.lseek(work.log_fd, 0, os.SEEK_END)
     with ReportFile(os.environ[REPORT_VARIABLE], work) as reports, _Bell() as bell:
         work.on_cancel = bell.ring
-        status = 0 if work.cancelled else _run(arguments, bell, reports, work)
+        status = 0 if work.cancelled else _run(_Command(arguments, env, stdout), bell, reports, work)
     if work.cancelled:
         raise Cancelled
     if status != 0:
         raise Failed(_why(status, work.log_fd, log_start))
+
+
+class _Command(NamedTuple):
+    arguments: Sequence[str]
+    env: Mapping[str, str] | None
+    stdout: str | None
+
+    def start(self) -> subprocess.Popen[bytes]:
+        name = self.arguments[0]
+        program = sys.executable if name in PYTHONS else name
+        environment = {**os.environ, **self.env} if self.env is not None else None
+        try:
+            with open(self.stdout, "wb") if self.stdout is not None else nullcontext() as stdout:
+                return subprocess.Popen(
+                    [program, *self.arguments[1:]], process_group=0, env=environment, stdout=stdout
+                )
+        except FileNotFoundError:
+            raise Failed(f"command not found: {name}") from None
+        except PermissionError:
+            raise Failed(f"not allowed to run {name}: is it executable?") from None
+        except (OSError, ValueError) as error:
+            raise Failed(f"cannot run {name}: {error}") from None
 
 
 class _Bell:
@@ -61,8 +92,8 @@ class _Bell:
             os.close(self._write)
 
 
-def _run(arguments: Sequence[str], bell: _Bell, reports: ReportFile, work: Work) -> int:
-    child = _start(arguments)
+def _run(command: _Command, bell: _Bell, reports: ReportFile, work: Work) -> int:
+    child = command.start()
     try:
         _wait(child, bell.descriptor, reports, work)
     finally:
@@ -77,18 +108,6 @@ def find_python_first() -> None:
     """`python`, in a command or in a script it starts, is the interpreter that runs Shoal."""
     folder = os.path.dirname(sys.executable)
     os.environ["PATH"] = folder + os.pathsep + os.environ.get("PATH", os.defpath)
-
-
-def _start(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-    program = sys.executable if arguments[0] in PYTHONS else arguments[0]
-    try:
-        return subprocess.Popen([program, *arguments[1:]], process_group=0)
-    except FileNotFoundError:
-        raise Failed(f"command not found: {arguments[0]}") from None
-    except PermissionError:
-        raise Failed(f"not allowed to run {arguments[0]}: is it executable?") from None
-    except (OSError, ValueError) as error:
-        raise Failed(f"cannot run {arguments[0]}: {error}") from None
 
 
 def _wait(child: subprocess.Popen[bytes], wake: int, reports: ReportFile, work: Work) -> None:

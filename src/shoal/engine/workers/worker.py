@@ -21,6 +21,8 @@ from shoal.engine.workers.reporting import REPORT_VARIABLE
 from shoal.engine.workers.runner import Runner
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+GIVEN_THREADS_VARIABLE = "SHOAL_THREADS"
+"""Which of them a worker set, as `NAME=VALUE,...`: a run inside a trial decides anew, for workers of its own size."""
 
 
 def main(connection: socket.socket, request: Mapping[str, Any]) -> int:
@@ -83,9 +85,7 @@ def _redirect(log: str) -> int:
 def _set_up(request: Mapping[str, Any]) -> None:
     """Environment, devices, limits, folder and import path, before anything of the user's is imported."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threads = str(max(1, int(request["cpu"])))
-    for variable in THREAD_VARIABLES:
-        os.environ.setdefault(variable, threads)
+    set_threads(str(max(1, int(request["cpu"]))))
     if request["devices"]:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(request["devices"])
     factory = request["factory"]
@@ -96,6 +96,16 @@ def _set_up(request: Mapping[str, Any]) -> None:
     if factory["folder"]:
         os.chdir(factory["folder"])
         import_from(factory["folder"])
+
+
+def set_threads(threads: str) -> None:
+    """Where nobody has said how many there are to be; what a worker around this one set says nothing."""
+    outer = os.environ.get(GIVEN_THREADS_VARIABLE, "").split(",")
+    ours = [
+        name for name in THREAD_VARIABLES if name not in os.environ or f"{name}={os.environ[name]}" in outer
+    ]
+    os.environ.update(dict.fromkeys(ours, threads))
+    os.environ[GIVEN_THREADS_VARIABLE] = ",".join(f"{name}={threads}" for name in ours)
 
 
 def limit_memory(memory_bytes: int) -> None:

@@ -56,7 +56,10 @@ def at_hand(crew: Crew, guide: Guide | None) -> list[Member]:
     if guide is None:
         return staying
     by_host: dict[str, list[Member]] = {}
-    for member in sorted(staying, key=lambda member: member.number):
+    # Those that have worked before come first: they have loaded what others would have to load.
+    for member in sorted(
+        staying, key=lambda member: (not member.items and not member.flights, member.number)
+    ):
         by_host.setdefault(member.node, []).append(member)
     return [
         member for host, here in by_host.items() for member in here[: max(1, guide.active(host, len(here)))]

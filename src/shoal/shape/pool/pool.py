@@ -159,15 +159,16 @@ class Pool:
     def _feed_all(self) -> None:
         if self._stopping or self._recording.failing:
             return
-        workers = max(1, min(self._crew.limit(), PLENTY))
+        members = at_hand(self._crew, self._guide)
+        workers = max(1, len(members) if self._guide is not None else min(self._crew.limit(), PLENTY))
         self._supply.refill(self._hungry(workers), workers)
         now = self._engine.now()
         self._ready.wake(now)
         self._reorder()
         useful = len(self._ready) + len(self._flights)
-        # A guide may have some of them idle, whose cores the others use.
-        self._crew.grow(max(useful, self._crew.limit()) if self._guide is not None and useful else useful)
-        members = at_hand(self._crew, self._guide)
+        if self._guide is not None and useful and not self._supply.exhausted():
+            useful = max(useful, self._crew.limit())  # Some may be idle, whose cores the others use.
+        self._crew.grow(useful)
         for member in sorted(members, key=lambda member: len(member.flights)):
             if not self._ready:
                 break

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from shoal.errors import Problem, SpecError, nearest
-from shoal.files import is_url, open_storage
+from shoal.errors import FileError, NotFound, Problem, SpecError, nearest
+from shoal.files import find, is_url, open_storage
 from shoal.files.patterns import has_magic
 from shoal.spec import Infer
 from shoal.work import functions
@@ -90,13 +90,27 @@ def _input(spec: Infer) -> Iterator[Problem]:
         yield Problem(f"input: {error}", error.hint)
         return
     path = os.path.join(spec.folder, target)
-    if is_url(target) or has_magic(target) or os.path.exists(path):
+    if is_url(target):
+        return
+    if has_magic(target) or os.path.exists(path):
+        yield from _empty(spec, key)
         return
     parent = os.path.dirname(path.rstrip(os.sep))
     beside = os.listdir(parent) if os.path.isdir(parent) else []
     yield Problem(
         f"{key}: there is no file or folder {target} in {spec.folder}.", nearest(target.rstrip("/"), beside)
     )
+
+
+def _empty(spec: Infer, key: str) -> Iterator[Problem]:
+    """A folder or a pattern of this machine in which there is nothing. Looks no further than the first file."""
+    try:
+        _, found = find(spec.input.target, folder=spec.folder)
+        next(iter(found), None)
+    except NotFound as error:
+        yield Problem(f"{key}: {error}", error.hint)
+    except FileError:
+        return  # That it cannot be read is told when it is read, with the reason.
 
 
 def _output(spec: Infer) -> Iterator[Problem]:

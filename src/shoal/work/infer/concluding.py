@@ -43,34 +43,47 @@ def conclude(
     return Conclusion(
         too_many or bool(totals.missing),
         (*notes, *_changes(listing.changes() if resumed else Changes()), *_verdict(spec, totals, share)),
-        spec.output.path if is_url(spec.output.path) else os.path.join(spec.folder, spec.output.path),
+        _where(spec),
         document,
         tuning.learned(),
     )
+
+
+def _where(spec: Infer) -> str:
+    path = spec.output.path
+    return path if is_url(path) else os.path.normpath(os.path.join(spec.folder, path))
 
 
 def _changes(changes: Changes) -> list[str]:
     """What is no longer as it was when the run was stopped."""
     said = []
     if changes.new:
-        said.append(f"{changes.new} inputs were not taken before, and were done now")
+        said.append(
+            f"{_inputs(changes.new)} had not been taken by earlier sessions, or came since; done now."
+        )
     if changes.changed:
         said.append(
-            f"{changes.changed} inputs have changed since they were listed: those that were done before keep their rows"
+            f"{_inputs(changes.changed)} changed since the listing; what was done before keeps its rows."
         )
     if changes.gone:
-        said.append(f"{changes.gone} inputs are gone: those that were done before keep their rows")
+        said.append(
+            f"{_inputs(changes.gone)} vanished since the listing; what was done before keeps its rows."
+        )
     return said
+
+
+def _inputs(number: int) -> str:
+    return f"{number:,} input{'' if number == 1 else 's'}"
 
 
 def _verdict(spec: Infer, totals: Totals, share: float) -> list[str]:
     """Why the run counts as failed, if it does."""
     said = []
     if totals.missing:
-        said.append(f"parts are gone from {spec.output.path}: run the workload again to make them anew")
+        said.append(f"parts are gone from {spec.output.path}: run the workload again to make them anew.")
     if share > spec.limits.errors:
         said.append(
-            f"{format_share(share)} of the inputs could not be used; limits.errors allows"
-            f" {format_share(spec.limits.errors)}"
+            f"it counts as failed: {format_share(share)} of the inputs could not be used, and limits.errors allows"
+            f" {format_share(spec.limits.errors)}.{' All other rows are there.' if totals.rows else ''}"
         )
     return said

@@ -196,9 +196,9 @@ class InferJob(Hooks):
     ) -> Plan:
         from shoal.work.infer.planning import plan
 
-        return plan(self, nodes, capacity, learned or {})
+        return plan(self, nodes, capacity, profile, learned or {})
 
 
 def _is_alive(run: str, home: str) -> bool:
-    """Whether a driver works on this run now."""
+    """Whether a driver works on this run now. In the order in which `claim` asks."""
     return is_locked(os.path.join(run_folder(home, run), "lock"))

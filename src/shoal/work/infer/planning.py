@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from shoal.files import pause
 from shoal.model import Decision, Node, Plan, Prediction
+from shoal.model.profile import Profile
 from shoal.plan.tuning import Tuner
 from shoal.units import format_share
 from shoal.work.infer.tuning import Tuning, machine_of
@@ -22,12 +23,15 @@ SPREAD = 0.12
 """How far a run may lie from what is predicted from the last one, as a share of it."""
 
 
-def plan(job: InferJob, nodes: Sequence[Node], capacity: int, learned: Learned) -> Plan:
+def plan(
+    job: InferJob, nodes: Sequence[Node], capacity: int, profile: Profile | None, learned: Learned
+) -> Plan:
     usable = [node for node in nodes if job.need.refusal(node) is None]
-    known = {machine_of(node, job.need).kind for node in usable} & set(learned)
-    prediction = _predict(job, usable, learned) if known else None
+    known = {machine_of(node, job.need).kind for node in usable} & _measured(learned)
+    startup_s = (profile.startup_s if profile is not None else None) or 0.0
+    prediction = _predict(job, usable, learned, startup_s) if known else None
     decisions = (
-        _workers(job, usable, capacity),
+        _places(job, usable, capacity),
         *(_tuned(job, usable, learned) if known else _to_tune(job)),
         Decision(
             "output", job.spec.output.path, "a Parquet part for each item, written once and never replaced"
@@ -38,20 +42,22 @@ def plan(job: InferJob, nodes: Sequence[Node], capacity: int, learned: Learned) 
     return Plan(job.kind, job.name, None, capacity, prediction, decisions)
 
 
-def _workers(job: InferJob, nodes: Sequence[Node], capacity: int) -> Decision:
+def _measured(learned: Learned) -> set[str]:
+    """The kinds of node on which an earlier run got as far as to measure something."""
+    return {kind for kind, document in learned.items() if (document.get("chosen") or {}).get("rate")}
+
+
+def _places(job: InferJob, nodes: Sequence[Node], capacity: int) -> Decision:
+    """How many workers there may be; how many of them work at the same time is another question."""
     cpu = sum(node.cpu for node in nodes)
-    where = nodes[0].host if len(nodes) == 1 else f"{len(nodes)} nodes"
-    why = f"{where} with {cpu:g} CPU in all hold {capacity} workers of {job.need.cpu:g} CPU"
-    if job.need.gpu:
-        why += f" and {job.need.gpu:g} GPU"
-    if job.spec.tune.workers is not None:
-        return Decision("workers", job.spec.tune.workers, "tune.workers says so, for each node")
-    return Decision("workers", capacity, f"{why}; how many of them work at the same time is found out")
+    where = f"{nodes[0].host} has" if len(nodes) == 1 else f"{len(nodes)} nodes have"
+    each = f"{job.need.cpu:g} CPU" + (f" and {job.need.gpu:g} GPU" if job.need.gpu else "")
+    return Decision("places", capacity, f"{where} {cpu:g} CPU in all; a worker holds {each}")
 
 
 def _to_tune(job: InferJob) -> list[Decision]:
     tune, ways = job.spec.tune, job.runtimes()
-    asked = {"batch": tune.batch, "threads": tune.threads}
+    asked = {"batch": tune.batch, "threads": tune.threads, "workers": tune.workers}
     found = [
         Decision(name, pinned if pinned is not None else "auto", _why(name, pinned))
         for name, pinned in asked.items()
@@ -86,7 +92,7 @@ def _recalled(job: InferJob, nodes: Sequence[Node], learned: Learned) -> Tuning:
     return tuning
 
 
-def _predict(job: InferJob, nodes: Sequence[Node], learned: Learned) -> Prediction | None:
+def _predict(job: InferJob, nodes: Sequence[Node], learned: Learned, startup_s: float) -> Prediction | None:
     """From the rate of the last run, where the inputs can be counted quickly."""
     count = _count(job)
     tuning = _recalled(job, nodes, learned)
@@ -96,8 +102,7 @@ def _predict(job: InferJob, nodes: Sequence[Node], learned: Learned) -> Predicti
         rates.append(tuner.rate())
     if count is None or not rates or None in rates:
         return None
-    startup = max((document.get("startup_s", 0.0) for document in learned.values()), default=0.0)
-    middle = startup + count / sum(rate for rate in rates if rate)
+    middle = startup_s + count / sum(rate for rate in rates if rate)
     wide = SPREAD * middle + 0.5
     return Prediction(max(0.0, middle - wide), middle, middle + wide)
 
@@ -123,7 +128,9 @@ def _why_errors(job: InferJob) -> str:
 def _why_prediction(known: bool, prediction: Prediction | None) -> Decision:
     if prediction is not None:
         return Decision(
-            "prediction", round(prediction.mid, 1), "the rate of the last run, and the inputs there are"
+            "prediction",
+            round(prediction.mid, 3),
+            "from the rate of the last run, the inputs there are, and what workers took to start",
         )
     if known:
         return Decision("prediction", None, f"the inputs could not be counted within {COUNT_S:g} s")

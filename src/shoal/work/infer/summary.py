@@ -46,13 +46,14 @@ def summary(
 
 def in_words(document: Mapping[str, Any]) -> list[str]:
     """The lines for a terminal, from the document as it was recorded."""
-    lines = [f"{_count(document['rows'], 'row')} in {_count(document['parts'], 'part')}{_speed(document)}."]
-    phases = {name: spent for name, spent in document["phase_seconds"].items() if spent > 0}
-    if phases:
+    lines = []
+    if document["parts"]:
+        rows, parts = _count(document["rows"], "row"), _count(document["parts"], "part")
+        lines.append(f"{rows} in {parts}{_speed(document)}{_read(document)}.")
+        phases = {name: spent for name, spent in document["phase_seconds"].items() if spent > 0}
         told = ", ".join(f"{name} {format_seconds(spent)}" for name, spent in phases.items())
-        lines.append(f"Where the time went, summed over threads: {told}.")
-    if document["bytes"]:
-        lines.append(f"Read: {format_size(document['bytes'])}.")
+        if told:
+            lines.append(f"Time by phase, summed over threads: {told}.")
     if document["errors"]:
         lines += _about_errors(document["errors"], document["reasons"])
     if document["missing"]:
@@ -64,9 +65,12 @@ def _speed(document: Mapping[str, Any]) -> str:
     whole, rest = document["rows_per_second"], document["rows_per_second_without_listing"]
     if not whole:
         return ""
-    runtime = f" with {document['runtime']}" if document.get("runtime") else ""
-    said = f", {_number(whole)} a second{runtime}"
-    return f"{said}; {_number(rest)} a second without listing" if _number(rest) != _number(whole) else said
+    said = f", {_number(whole)} a second"
+    return f"{said} ({_number(rest)} without listing)" if _number(rest) != _number(whole) else said
+
+
+def _read(document: Mapping[str, Any]) -> str:
+    return f", from {format_size(document['bytes'])}" if document["bytes"] else ""
 
 
 def _about_errors(errors: int, reasons: Mapping[str, int]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shoal.engine import fitting
+from shoal.engine.workers.stopwatch import now
 from shoal.model import Decision, Item, Need, Node
 from shoal.model.tuning import Heard, Machine, Space
 from shoal.plan.tuning import Tuner
@@ -36,9 +37,14 @@ class Tuning:
         """Active ones, by host."""
         self._out: dict[int, tuple[str, int]] = {}
         """By the seq of an item that is out: the kind of node, and the worker."""
-        self._compared = {AS_GIVEN}
+        # What somebody chose is not for us to compare.
+        self._compared = {AS_GIVEN, *(() if tune.runtime == "auto" else (tune.runtime,))}
         self.nodes: Callable[[], Sequence[Node]] = lambda: ()
         self.left: Callable[[], int | None] = lambda: None
+        self._began = now()
+        self._first_s: float | None = None
+        """What it took until a worker could be given something."""
+        self._load_s: dict[str, float] = {}
         self.waiting = 0
         """Inputs in items that have not ended."""
         for document in learned.values():
@@ -54,6 +60,8 @@ class Tuning:
 
     def sent(self, item: Item, worker: int, host: str) -> Item:
         machine = self._machine(host)
+        if self._first_s is None:
+            self._first_s = now() - self._began
         self._out[item.seq] = (machine.kind, worker)
         left = self.left()
         advice = self._tuner(machine).ask(worker, item.params[COUNT], left)
@@ -98,13 +106,22 @@ class Tuning:
     def told(self, item: Item, heard: Heard) -> None:
         kind, worker = self._out.pop(item.seq, (None, 0))
         self._compared.update(heard.differences)
+        self._load_s.update(heard.load_s)
         if kind is not None:
             self._tuners[kind].tell(worker, heard)
 
     # What the report asks.
 
     def learned(self) -> dict[str, Mapping[str, Any]]:
-        return {**self._learned, **{kind: tuner.document() for kind, tuner in self._tuners.items()}}
+        documents = {
+            kind: {**tuner.document(), "startup_s": self._startup_s(tuner)}
+            for kind, tuner in self._tuners.items()
+        }
+        return {**self._learned, **documents}
+
+    def _startup_s(self, tuner: Tuner) -> float:
+        """What a run takes besides its inputs: until a worker is there, and has loaded the model."""
+        return (self._first_s or 0.0) + self._load_s.get(tuner.chosen()[0].runtime, 0.0)
 
     def runtime(self) -> str | None:
         """What runs the model, where it is the same on all nodes."""
@@ -153,6 +170,5 @@ class Tuning:
 
 def machine_of(node: Node, need: Need) -> Machine:
     """A node as a tuner sees it: a worker for each place that it has."""
-    return Machine(
-        max(1, fitting.capacity(need, [node])), node.memory_bytes, int(node.gpu) if need.gpu else 0
-    )
+    gpus, of_gpu = (int(node.gpu), node.gpu_memory_bytes) if need.gpu else (0, 0)
+    return Machine(max(1, fitting.capacity(need, [node])), node.memory_bytes, gpus, of_gpu)

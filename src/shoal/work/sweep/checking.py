@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from shoal.engine.programs import is_program
 from shoal.errors import Problem, nearest
-from shoal.spec import Sweep
+from shoal.spec import Cell, Sweep
 from shoal.spec.command import placeholders, template
 from shoal.work import functions
 from shoal.work.refusing import not_yet
@@ -16,13 +16,19 @@ from shoal.work.refusing import not_yet
 INTERPRETERS = ("python", "python3", "bash", "sh")
 
 
-def check(spec: Sweep, columns: Sequence[str] | None, pickle: str | None) -> list[Problem]:
-    """Every problem that does not need a worker to be seen. `columns` are None when the table cannot be read."""
+def check(
+    spec: Sweep,
+    columns: Sequence[str] | None,
+    pickle: str | None,
+    rows: Iterator[Sequence[Cell]] | None = None,
+) -> list[Problem]:
+    """Every problem that does not need a worker to be seen. `columns` are None when the table cannot be read; `rows`
+    are its rows."""
     if not os.path.isdir(spec.folder):
         return [
             Problem(f"The workload's folder {spec.folder} is not there.", "Has it been moved or renamed?")
         ]
-    return [*not_yet(spec), *_sampler(spec), *_run(spec, columns, pickle)]
+    return [*not_yet(spec), *_sampler(spec), *_run(spec, columns, pickle, rows)]
 
 
 def _sampler(spec: Sweep) -> list[Problem]:
@@ -38,7 +44,12 @@ def _sampler(spec: Sweep) -> list[Problem]:
     ]
 
 
-def _run(spec: Sweep, columns: Sequence[str] | None, pickle: str | None) -> list[Problem]:
+def _run(
+    spec: Sweep,
+    columns: Sequence[str] | None,
+    pickle: str | None,
+    rows: Iterator[Sequence[Cell]] | None,
+) -> list[Problem]:
     if spec.run.command is not None:
         return [
             *_columns(spec.run.command, columns),
@@ -47,12 +58,9 @@ def _run(spec: Sweep, columns: Sequence[str] | None, pickle: str | None) -> list
     if spec.run.function is not None and pickle is None:
         return _function(spec.run.function, spec.folder, columns, installs=bool(spec.requirements))
     if spec.run.workload is not None:
-        return [
-            Problem(
-                "run.workload: no kind of work that a trial could run is there yet.",
-                "Use run.command or run.function.",
-            )
-        ]
+        from shoal.work.sweep.inner import check_inner
+
+        return check_inner(spec, columns, rows)
     return []
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from shoal.errors import Problem, SpecError, several
 from shoal.model import Factory, Item, Need, Node, Plan
@@ -12,13 +13,14 @@ from shoal.model.packages import Packages
 from shoal.model.profile import Profile
 from shoal.shape.pool import Policy, Source
 from shoal.spec import Sweep
-from shoal.work.job import Hooks, Learned, Past
+from shoal.work.job import Conclusion, Hooks, Learned, Past
 from shoal.work.requirements import read_requirements
 from shoal.work.sweep.items import digest
 from shoal.work.sweep.rows import GridRows, Rows, RowSource, TableRows
 
 FUNCTION_TRIAL = "shoal.work.sweep.trial:FunctionTrial"
 COMMAND_TRIAL = "shoal.work.sweep.trial:CommandTrial"
+WORKLOAD_TRIAL = "shoal.work.sweep.workload_trial:WorkloadTrial"
 
 
 def prepare(spec: Sweep, *, limit: int | None = None, pickle: str | None = None) -> SweepJob:
@@ -34,7 +36,8 @@ def prepare(spec: Sweep, *, limit: int | None = None, pickle: str | None = None)
     except SpecError as error:
         problems += error.problems
         columns = None
-    problems += check(spec, columns, pickle)
+    table = rows.once() if isinstance(rows, TableRows) else None
+    problems += check(spec, columns, pickle, table)
     problems += read_requirements(spec.requirements, spec.folder)[1]
     if problems:
         raise several(problems)
@@ -69,6 +72,7 @@ class SweepJob(Hooks):
             labels=spec.placement.labels,
             node=spec.placement.node,
         )
+        self._asked = self.need
         limits = spec.limits
         self.policy = Policy(
             retries=limits.retries,
@@ -82,7 +86,8 @@ class SweepJob(Hooks):
 
     @property
     def fingerprint(self) -> str:
-        parts = (self.kind, self.spec.run.command, self.spec.run.function, self.need.cpu, self.need.gpu)
+        run = self.spec.run
+        parts = (self.kind, run.command or run.workload, run.function, self.need.cpu, self.need.gpu)
         return digest(repr(parts))
 
     @cached_property
@@ -96,6 +101,26 @@ class SweepJob(Hooks):
         from shoal.work.sweep.imports import imports_of
 
         return imports_of(self.spec, self._pickled)
+
+    def fit(self, nodes: Sequence[Node]) -> None:
+        """A run of its own takes all that its machine has: on the largest nodes, and one at a time on each."""
+        fitting = [node for node in nodes if self._asked.refusal(node) is None]
+        if self.spec.whole_node and fitting:
+            largest = max(fitting, key=lambda node: (node.cpu, node.gpu))
+            self.need = self._asked._replace(cpu=largest.cpu, gpu=self._asked.gpu or largest.gpu)
+
+    def local_paths(self) -> Mapping[str, str]:
+        """The folder of the workload travels to the nodes; a workload beside it does not."""
+        inner = os.path.relpath(
+            os.path.join(self.spec.folder, self.spec.run.workload or ""), self.spec.folder
+        )
+        outside = inner.split(os.sep)[0] == os.pardir
+        return {"run.workload": os.path.join(self.spec.folder, inner)} if outside else {}
+
+    def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion:
+        """What was repeated to be compared is shown as averages."""
+        averaged = self.spec.run.workload is not None and self.spec.trials.repeat > 1
+        return Conclusion(document={"average": True} if averaged else {})
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -135,5 +160,7 @@ def _factory(spec: Sweep, pickle: str | None) -> Factory:
     if spec.run.command is not None:
         arguments = {"command": spec.run.command, "metrics": dict(spec.metrics)}
         return Factory(COMMAND_TRIAL, arguments, dict(spec.env), spec.folder)
+    if spec.run.workload is not None:
+        return Factory(WORKLOAD_TRIAL, {"workload": spec.run.workload}, dict(spec.env), spec.folder)
     function = {"pickled": pickle} if pickle is not None else {"function": spec.run.function}
     return Factory(FUNCTION_TRIAL, function, dict(spec.env), spec.folder)

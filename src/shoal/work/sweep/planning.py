@@ -32,6 +32,7 @@ def plan(job: SweepJob, nodes: Sequence[Node], capacity: int, profile: Profile |
     fitting_ones = [node for node in nodes if job.need.refusal(node) is None]
     decisions = (
         Decision("workers", workers, _why_workers(job, fitting_ones, capacity, total)),
+        *_alone(job),
         *_left_out(job, nodes),
         _order(job, profile),
         _chunks(profile),
@@ -75,6 +76,13 @@ def _why_workers(job: SweepJob, nodes: Sequence[Node], capacity: int, total: int
     if total is not None and total < capacity:
         return why + f"; there are only {total} trials"
     return why
+
+
+def _alone(job: SweepJob) -> tuple[Decision, ...]:
+    if not job.spec.whole_node:
+        return ()
+    why = f"each trial is a run of {job.spec.run.workload}, and two at once would measure each other"
+    return (Decision("trials on a node", 1, why),)
 
 
 def _left_out(job: SweepJob, nodes: Sequence[Node]) -> tuple[Decision, ...]:

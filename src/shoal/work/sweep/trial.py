@@ -50,13 +50,14 @@ class CommandTrial:
         find_python_first()
 
     def run(self, work: Work) -> Mapping[str, Any] | None:
-        arguments = fill(self._arguments, _cells(work))
+        arguments = fill(self._arguments, cells_of(work))
         log_start = os.lseek(work.log_fd, 0, os.SEEK_END)
         run_command(arguments, work)
         return find_metrics(self._patterns, work.log_fd, log_start)
 
 
-def _cells(work: Work) -> dict[str, Cell]:
+def cells_of(work: Work) -> dict[str, Cell]:
+    """The row, each value with its exact text."""
     texts = work.texts or {}
     return {name: Cell(value, texts.get(name, text_of(value))) for name, value in work.params.items()}
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import compress, cycle
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,8 @@ from shoal.work.infer.inputs import Changes, opening
 
 NAMES = st.text(st.sampled_from("abcäö #?%[]*+&'.-~ "), min_size=1, max_size=12).map(lambda name: f"x{name}")
 SIZES = st.lists(st.integers(1, 7), min_size=1, max_size=5)
+KEPT = st.lists(st.booleans(), min_size=1, max_size=10)
+"""Which items were recorded, in turn. How many there are depends on how fast the thread is."""
 
 
 def fill(folder: Path | str, names: list[str]) -> None:
@@ -34,11 +40,10 @@ def files_of(items: list[Any]) -> list[str]:
 
 
 @settings(max_examples=60)
-@given(st.sets(NAMES, min_size=1, max_size=30), SIZES, SIZES, st.data())
+@given(st.sets(NAMES, min_size=1, max_size=30), SIZES, SIZES, KEPT, st.booleans())
 def test_every_file_comes_once_and_after_a_resume_the_rest(
-    inputs_at: Any, names: set[str], sizes: list[int], later_sizes: list[int], data: st.DataObject
+    inputs_at: Any, names: set[str], sizes: list[int], later: list[int], kept: list[bool], ordered: bool
 ) -> None:
-    ordered = data.draw(st.booleans())
     with tempfile.TemporaryDirectory() as folder:
         fill(folder, [f"in/{name}" for name in names])
         inputs, input_ = inputs_at(folder), Input(images="in")
@@ -46,8 +51,8 @@ def test_every_file_comes_once_and_after_a_resume_the_rest(
         assert sorted(files_of(items)) == sorted(names)
         if ordered:
             assert files_of(items) == sorted(names)
-        known = items[: data.draw(st.integers(0, len(items)))]
-        rest = inputs.items(input_, later_sizes, known, ordered=ordered)
+        known = list(compress(items, cycle(kept)))
+        rest = inputs.items(input_, later, known, ordered=ordered)
         assert sorted(files_of([*known, *rest])) == sorted(names)
         assert sorted(inputs.read(input_, items)) == sorted(f"content of in/{n}".encode() for n in names)
 
@@ -176,6 +181,28 @@ def test_nothing_there_is_said_by_take(inputs: Any, tmp_path: Path, failure: Any
 def test_an_address_that_is_wrong_is_said_at_once(inputs: Any, target: str, endpoint: str | None) -> None:
     with pytest.raises(SpecError):
         inputs.listing(Input(images=target, endpoint=endpoint))
+
+
+def test_a_file_of_a_web_server_is_an_input(inputs: Any, tmp_path: Path) -> None:
+    fill(tmp_path, ["in/a b.jpg"])
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path)))
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/in/a%20b.jpg"
+        input_ = Input(images=f"{url}?secret=1")
+        items = inputs.items(input_)
+        assert inputs.read(input_, items) == [b"content of in/a b.jpg"]
+        assert inputs.keys(input_, items) == [(url,)]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @pytest.mark.s3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from itertools import pairwise
+from itertools import compress, cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from shoal.work.infer.inputs.lines import scan
 
 BOM = b"\xef\xbb\xbf"
 SIZES = st.lists(st.integers(1, 7), min_size=1, max_size=5)
+KEPT = st.lists(st.booleans(), min_size=1, max_size=10)
+"""Which items were recorded, in turn. How many there are depends on how fast the thread is."""
 ENDS = st.sampled_from([b"\n", b"\n", b"\r\n"])
 TEXTS = st.text(st.sampled_from("abä \t\r"), max_size=8).map(str.encode)
 VALUES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 99), max_size=3)
@@ -48,31 +50,35 @@ def objects_of(content: bytes) -> list[Any]:
 
 
 @settings(max_examples=150)
-@given(st.lists(contents(TEXTS), min_size=1, max_size=3), SIZES, SIZES, st.data())
+@given(st.lists(contents(TEXTS), min_size=1, max_size=3), SIZES, SIZES, KEPT, st.booleans())
 def test_every_line_of_a_text_comes_once_and_after_a_resume_the_rest(
-    inputs_at: Any, files: list[bytes], sizes: list[int], later: list[int], data: st.DataObject
+    inputs_at: Any, files: list[bytes], sizes: list[int], later: list[int], kept: list[bool], ordered: bool
 ) -> None:
     expected = {
         (f"in/{number}", row): line.decode()
         for number, content in enumerate(files)
         for row, line in enumerate(texts_of(content))
     }
-    check(inputs_at, Input(text="in"), files, sizes, later, data, expected)
+    check(inputs_at, Input(text="in"), files, sizes, later, kept, ordered, expected)
 
 
 @settings(max_examples=150)
 @given(
-    st.lists(contents(st.one_of(OBJECTS, OBJECTS, BLANKS)), min_size=1, max_size=3), SIZES, SIZES, st.data()
+    st.lists(contents(st.one_of(OBJECTS, OBJECTS, BLANKS)), min_size=1, max_size=3),
+    SIZES,
+    SIZES,
+    KEPT,
+    st.booleans(),
 )
 def test_every_object_comes_once_and_after_a_resume_the_rest(
-    inputs_at: Any, files: list[bytes], sizes: list[int], later: list[int], data: st.DataObject
+    inputs_at: Any, files: list[bytes], sizes: list[int], later: list[int], kept: list[bool], ordered: bool
 ) -> None:
     expected = {
         (f"in/{number}", row): value
         for number, content in enumerate(files)
         for row, value in enumerate(objects_of(content))
     }
-    check(inputs_at, Input(jsonl="in"), files, sizes, later, data, expected)
+    check(inputs_at, Input(jsonl="in"), files, sizes, later, kept, ordered, expected)
 
 
 def check(
@@ -81,10 +87,10 @@ def check(
     files: list[bytes],
     sizes: list[int],
     later: list[int],
-    data: st.DataObject,
+    kept: list[bool],
+    ordered: bool,
     expected: dict[Any, Any],
 ) -> None:
-    ordered = data.draw(st.booleans())
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "in").mkdir()
         for number, content in enumerate(files):
@@ -96,7 +102,7 @@ def check(
         assert dict(zip(keys, inputs.read(input_, items), strict=True)) == expected
         if ordered:
             assert keys == sorted(keys)
-        known = [params for params in items if data.draw(st.booleans())]
+        known = list(compress(items, cycle(kept)))
         rest = inputs.items(input_, later, known, ordered=ordered)
         again = inputs.keys(input_, [*known, *rest])
         assert sorted(again) == sorted(expected)
@@ -243,6 +249,15 @@ def test_lines_that_are_no_longer_where_they_were_are_errors(
     assert [str(each) for each in inputs.read(input_, items[:1])] == [
         "the file was changed since it was listed"
     ] * 2
+
+
+def test_what_is_now_the_middle_of_a_line_is_an_error(inputs: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("one\ntwo\nthree\n")
+    input_ = Input(text="a.txt")
+    items = inputs.items(input_, [2])
+    path.write_text("one\ntwo three\n")
+    assert [type(each) for each in inputs.read(input_, items[1:])] == [Unreadable]
 
 
 def test_a_last_line_that_went_on_is_an_error(inputs: Any, tmp_path: Path) -> None:

@@ -80,6 +80,18 @@ class Huge(torch.nn.Module):  # type: ignore[misc]
         return torch.zeros([x.size(0), 1 << 44])
 
 
+class Pooled(torch.nn.Module):  # type: ignore[misc]
+    """Can be fused for sizes that can be divided by 7 only, and becomes ONNX for none with open sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 4, 1)
+        self.pool = torch.nn.AdaptiveAvgPool2d((7, 7))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.pool(self.first(x)).flatten(1)
+
+
 class One(torch.nn.Module):  # type: ignore[misc]
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.view(1, 4)
@@ -157,6 +169,27 @@ def test_a_module_that_was_frozen_before_is_taken(tmp_path: Path, runtime: str) 
     path = tmp_path / "frozen.pt"
     torch.jit.save(torch.jit.freeze(torch.jit.script(Network().eval())), str(path))
     assert load(path, runtime).predict(IMAGES).shape == (5, 2)
+
+
+def test_what_cannot_be_fused_is_frozen_alone(save: Save) -> None:
+    path = save(Pooled())
+    assert difference(expected(path), load(path, "frozen", example=IMAGES).predict(IMAGES))[1] is None
+
+
+def test_what_becomes_onnx_for_one_size_alone_does(save: Save, capfd: pytest.CaptureFixture[str]) -> None:
+    predictor = load(save(Pooled()), "onnxruntime", example=batch(1, 3, 14, 14))
+    assert predictor.inputs()[0].shape == (None, 3, 14, 14)
+    assert predictor.predict(batch(3, 3, 14, 14)).shape == (3, 196)
+    with pytest.raises(Unusable, match="takes 3x14x14"):
+        predictor.predict(batch(3, 3, 21, 21))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_does_not_become_onnx_says_why(save: Save) -> None:
+    with pytest.raises(
+        Unusable, match=r"torch cannot convert it to ONNX: Unsupported: .*adaptive_avg_pool2d"
+    ):
+        load(save(Pooled()), "onnxruntime", example=IMAGES)
 
 
 def test_inputs_have_names_and_the_kind_of_the_weights(network: Path, save: Save) -> None:

@@ -24,7 +24,7 @@ def load_module(path: str, device: str = "cpu", precision: str = "float32") -> A
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # Specialised code for each new size of a batch costs more than it gives.
+        # Otherwise code is compiled for each new size of a batch: 0.1 s each on a GPU, and no faster after that.
         torch.jit.set_fusion_strategy([])
         module = torch.jit.load(path, map_location=device)
         if hasattr(module, "training"):  # A module that was frozen before it was saved has no such mark.
@@ -34,8 +34,8 @@ def load_module(path: str, device: str = "cpu", precision: str = "float32") -> A
     return module
 
 
-def freeze(module: Any, device: str) -> Any:
-    """The same with its weights as constants, and with what can then be folded and fused."""
+def freeze(module: Any, *, fused: bool) -> Any:
+    """The same with its weights as constants, and with what can then be folded; `fused` replaces operators, too."""
     import torch
 
     with warnings.catch_warnings():
@@ -43,7 +43,7 @@ def freeze(module: Any, device: str) -> Any:
         module = module.to(memory_format=torch.channels_last)
         if hasattr(module, "training"):
             module = torch.jit.freeze(module)
-        return torch.jit.optimize_for_inference(module) if device == "cpu" else module
+        return torch.jit.optimize_for_inference(module) if fused else module
 
 
 def declared(module: Any) -> list[Tensor]:
@@ -67,6 +67,7 @@ class TorchPredictor(ArrayPredictor):
         self._module: Any = module
         self._threads = threads
         self._channels_last = runtime == "frozen"
+        self._staged: Any = None
         if device == "cuda":
             import torch
 
@@ -85,12 +86,26 @@ class TorchPredictor(ArrayPredictor):
         import numpy as np
         import torch
 
-        given = torch.from_numpy(np.require(batch, requirements=["C", "W"])).to(self.device)
+        given = torch.from_numpy(np.require(batch, requirements=["C", "W"]))
+        if self.device == "cuda":
+            given = self._stage(given).to("cuda", non_blocking=True)
         if given.is_floating_point():
             given = given.to(getattr(torch, self._tensors[0].dtype))
         if self._channels_last and given.ndim == 4:
             given = given.contiguous(memory_format=torch.channels_last)
         return given
+
+    def _stage(self, given: Any) -> Any:
+        """A copy in memory that a GPU can read by itself: three times as fast as from anywhere else.
+
+        It is used again for the next batch: by then all outputs of this one have come back.
+        """
+        import torch
+
+        staged = self._staged
+        if staged is None or staged.dtype != given.dtype or staged.numel() < given.numel():
+            staged = self._staged = torch.empty(given.numel(), dtype=given.dtype, pin_memory=True)
+        return staged[: given.numel()].view(given.shape).copy_(given)
 
     def advice(self, said: str, batch: Array) -> str:
         found = _CHANNELS.search(said)
@@ -114,7 +129,7 @@ class TorchPredictor(ArrayPredictor):
         return int(torch.cuda.max_memory_reserved())
 
     def close(self) -> None:
-        self._module = None
+        self._module = self._staged = None
         self.release()
 
 

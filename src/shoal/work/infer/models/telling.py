@@ -64,8 +64,8 @@ def too_large(path: str) -> str:
     )
 
 
-def one_line(error: BaseException, most: int = 300) -> str:
-    """What an error says, for a sentence: of several lines the last that says something, without its type."""
+def one_line(error: BaseException, *, first: bool = False, most: int = 300) -> str:
+    """What an error says, for a sentence: of several lines the last that says something, or the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    text = re.sub(r"^(?:[\w.]*(?:Error|Exception): )+", "", lines[-1])
+    text = re.sub(r"^(?:[\w.]*(?:Error|Exception): )+", "", lines[0 if first else -1])
     return text if len(text) <= most else text[: most - 3] + "..."

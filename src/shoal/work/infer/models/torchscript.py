@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from shoal.engine.workers.runner import Failed
-from shoal.work.infer.base import Predictor, Unusable
+from shoal.work.infer.base import OutOfMemory, Predictor, Unusable
 
 from .conversions import digest_of, forget, kept, key_of
 from .installed import device_of, is_installed, knows_cuda, need
@@ -35,7 +36,9 @@ class TorchScriptModels:
     def runtimes(self) -> tuple[str, ...]:
         found = ["as-given", "frozen"]
         if self._model.device == "cpu" or not self._gpu or not knows_cuda("torch"):
-            if is_installed("onnxruntime") and self._model.precision == "float32":
+            # torch needs the package onnx to convert to it.
+            with_onnx = is_installed("onnxruntime") and is_installed("onnx")
+            if with_onnx and self._model.precision == "float32":
                 found.append("onnxruntime")
             if is_installed("openvino"):
                 found.append("openvino")
@@ -44,14 +47,14 @@ class TorchScriptModels:
     def load(self, setting: Setting, example: Any = None) -> Predictor:
         check_file(self._path, "torchscript")
         if setting.runtime in ("as-given", "frozen"):
-            return self._in_torch(setting)
+            return self._in_torch(setting, example)
         if setting.runtime not in self.runtimes():
             raise Unusable(f"{setting.runtime} is not installed, or cannot do this device and precision")
         if not hasattr(example, "dtype"):
             raise Unusable("it has to be converted, which takes an example of a batch")
         return self._converted(setting, example)
 
-    def _in_torch(self, setting: Setting) -> Predictor:
+    def _in_torch(self, setting: Setting, example: Any) -> Predictor:
         need("torch", "torch", "A TorchScript file")
         device = device_of(self._model.device, "torch", gpu=self._gpu)
         from .running_torch import TorchPredictor, declared, freeze, load_module
@@ -59,17 +62,24 @@ class TorchScriptModels:
         with others_told(lambda error: Failed(self._why(error))):
             module = load_module(self._path, device, self._model.precision)
         tensors = declared(module)
-        if setting.runtime == "frozen":
-            with others_told(lambda error: Unusable(f"torch cannot freeze it: {one_line(error)}")):
-                module = freeze(module, device)
-        return TorchPredictor(
-            module, tensors, runtime=setting.runtime, device=device, threads=setting.threads
-        )
+
+        def predictor(module: Any) -> Predictor:
+            return TorchPredictor(
+                module, tensors, runtime=setting.runtime, device=device, threads=setting.threads
+            )
+
+        if setting.runtime == "as-given":
+            return predictor(module)
+        with others_told(lambda error: Unusable(f"torch cannot freeze it: {one_line(error)}")):
+            found = predictor(freeze(module, fused=True))
+            if example is None or _can(found, example):
+                return found
+            return predictor(freeze(module, fused=False))
 
     def _why(self, error: Exception) -> str:
         if is_out_of_memory(error):
             return too_large(self._path)
-        said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        said = one_line(error, first=True)
         hint = ""
         if "::" in said and "Unknown builtin op" in said:
             hint = " It needs a library of operators: use model: {function: ...}, a class that imports it."
@@ -100,9 +110,8 @@ class TorchScriptModels:
         return OnnxRuntimePredictor(path, runtime="onnxruntime", device="cpu", threads=setting.threads)
 
     def _key(self, runtime: str, example: Any) -> str:
-        """An example counts by what of it is kept in a conversion: its rank, its channels, its kind of values."""
-        like = (example.ndim, example.shape[1:2], example.dtype)
-        return key_of(self._content(), ("torch", runtime), runtime, *like)
+        """An example counts by what of it may be kept in a conversion: its sizes but the rows, its kind of values."""
+        return key_of(self._content(), ("torch", runtime), runtime, example.shape[1:], example.dtype)
 
     def _content(self) -> str:
         """The digest of the file, which is read again only when it changed."""
@@ -129,6 +138,28 @@ class TorchScriptModels:
         return make
 
 
+@contextmanager
+def _quiet(torch: Any) -> Iterator[None]:
+    """Keeps torch from printing a whole graph when it cannot convert it, for which it has no switch that works."""
+    printing = getattr(torch._C, "_jit_onnx_log", None)
+    torch._C._jit_onnx_log = lambda *_: None
+    try:
+        yield
+    finally:
+        torch._C._jit_onnx_log = printing
+
+
+def _can(predictor: Predictor, example: Any) -> bool:
+    """Whether it takes this batch. Some operators of fused models do not take all sizes."""
+    try:
+        predictor.predict(example)
+    except Unusable:
+        return False
+    except OutOfMemory:
+        pass
+    return True
+
+
 def _example(batch: Any) -> Any:
     """Two rows, as one would be taken for a fixed number."""
     import numpy as np
@@ -146,7 +177,7 @@ def _export(module: Any, example: Any, path: str) -> None:
     every = {axis: f"size_{axis}" for axis in range(example.ndim) if axis != 1 or example.ndim != 4}
     for axes in (every, {0: "rows"}):
         try:
-            with warnings.catch_warnings(), torch.inference_mode():
+            with warnings.catch_warnings(), _quiet(torch), torch.inference_mode():
                 warnings.simplefilter("ignore")
                 torch.onnx.export(
                     module,
@@ -157,7 +188,7 @@ def _export(module: Any, example: Any, path: str) -> None:
                     dynamo=False,
                 )
         except Exception as error:  # noqa: BLE001 - the exporter raises all sorts of things
-            said = one_line(error)
+            said = one_line(error, first=True)
         else:
             return
     raise Unusable(f"torch cannot convert it to ONNX: {said}")

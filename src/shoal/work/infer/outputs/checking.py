@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
-from shoal.errors import Problem, SpecError
+from shoal.errors import FileError, Problem, SpecError
 from shoal.files import is_among, is_url
 from shoal.spec.infer import Input, Output
 from shoal.work.infer.outputs.layout import ERRORS, opened, part_key
+from shoal.work.infer.outputs.owning import ensure_free
 
 
 def check_output(output: Output, input_: Input, folder: str) -> list[Problem]:
@@ -28,7 +29,7 @@ def check_output(output: Output, input_: Input, folder: str) -> list[Problem]:
                 "Give a folder beside it.",
             )
         )
-    return problems
+    return problems or _about_others(output, folder)
 
 
 def _about_rights(path: str, root: str) -> list[Problem]:
@@ -42,6 +43,19 @@ def _about_rights(path: str, root: str) -> list[Problem]:
     if not os.access(nearest, os.W_OK | os.X_OK):
         what = root if nearest == root else f"{root}, as {nearest}"
         return [Problem(f"output: {what} may not be written.", "Give another folder, or look at its rights.")]
+    return []
+
+
+def _about_others(output: Output, folder: str) -> list[Problem]:
+    """Only on this machine: elsewhere it would take requests."""
+    if is_url(output.path):
+        return []
+    try:
+        ensure_free(output, folder)
+    except SpecError as error:
+        return [Problem(f"output: {error}", error.hint)]
+    except FileError:
+        return []  # What is wrong with it is told by whoever writes there.
     return []
 
 

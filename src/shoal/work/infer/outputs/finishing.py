@@ -15,7 +15,16 @@ from shoal.spec.infer import Output
 from shoal.work.infer.base import Facts
 from shoal.work.infer.outputs.columns import arrays_of, table_of
 from shoal.work.infer.outputs.combining import ItemErrors, combine, read_table
-from shoal.work.infer.outputs.layout import HIDDEN, OWNER, Listing, look, opened, remove, schema_key
+from shoal.work.infer.outputs.layout import (
+    HIDDEN,
+    OWNER,
+    Listing,
+    is_claim_aside,
+    look,
+    opened,
+    remove,
+    schema_key,
+)
 from shoal.work.infer.outputs.owning import ensure_ours
 from shoal.work.infer.outputs.parts import METADATA, encoded, facts_of, part_document
 from shoal.work.infer.outputs.schemas import decoded, final
@@ -107,7 +116,7 @@ def _remove_rest(
 ) -> None:
     parts = [key for seq, key in found.parts.items() if seq not in done]
     errors = [key for keys in found.errors.values() for key in keys if key not in counted]
-    hidden_asides = [key for key in found.hidden if key.startswith(f"{HIDDEN}/.")]
+    hidden_asides = [key for key in found.hidden if key.startswith(f"{HIDDEN}/.") and not is_claim_aside(key)]
     remove(storage, [*parts, *errors, *found.asides, *hidden_asides])
 
 

@@ -54,6 +54,16 @@ def crumb_key(seq: int, attempt: int) -> str:
     return f"{HIDDEN}/at-{seq:06d}-{attempt}.json"
 
 
+def successor_key(run: str) -> str:
+    """Where the run that takes the output over from this one says so."""
+    return f"{HIDDEN}/after-{run}.json"
+
+
+def is_claim_aside(key: str) -> bool:
+    """Whether this is the word of a run that takes the output over, on its way: not for others to remove."""
+    return key.startswith((f"{HIDDEN}/.after-", f"{HIDDEN}/.run.json."))
+
+
 def crumb_of(key: str) -> tuple[int, int] | None:
     """Item and attempt that a key is the crumb of."""
     match = _CRUMB.fullmatch(key.removeprefix(f"{HIDDEN}/"))

@@ -17,14 +17,15 @@ from shoal.spec.infer import Output
 from shoal.store.home import name_of
 from shoal.work.infer.outputs.layout import (
     ERRORS,
-    HIDDEN,
     OTHERS_NAMED,
     OWNER,
     Listing,
+    is_claim_aside,
     look,
     opened,
     part_key,
     remove,
+    successor_key,
 )
 
 _TRIES = 10
@@ -59,10 +60,23 @@ def claim(
                 f"{storage.url} is the output of run {chain[-1].run}, which is running.",
                 hint=f"Wait for it, stop it (shoal stop {chain[-1].run}), or give another output:.",
             )
-        key = _after(chain[-1].run) if chain else OWNER
+        key = successor_key(chain[-1].run) if chain else OWNER
         if storage.write_new(key, _encoded(ours)) and chain and _chain(storage)[-1:] != [ours]:
             storage.delete(key)  # Somebody took over and was done before our word came.
     raise SpecError(f"Other runs keep taking {storage.url}.", hint=_ELSEWHERE)
+
+
+def ensure_free(output: Output, folder: str) -> None:
+    """`SpecError` for a folder that no run has, and that holds other files. Changes nothing."""
+    storage = opened(output, folder)
+    if not _chain(storage):
+        _refuse_others(storage, look(storage), is_of_shoal=False)
+
+
+def owner(output: Output, folder: str) -> str | None:
+    """The run whose parts are in the folder now. Changes nothing."""
+    chain = _chain(opened(output, folder))
+    return chain[-1].run if chain else None
 
 
 def ensure_ours(output: Output, folder: str, run: str, *, home: str = "") -> None:
@@ -91,13 +105,15 @@ def _settle(storage: Storage, chain: list[Owner]) -> list[str]:
     if not before:
         return []
     found = look(storage)
-    kept = {OWNER, *(_after(each.run) for each in before)}
-    old = [*found.parts.values(), *found.asides, *(key for key in found.hidden if key not in kept)]
+    kept = {OWNER, *(successor_key(each.run) for each in before)}
+    hidden = [key for key in found.hidden if key not in kept and not is_claim_aside(key)]
+    old = [*found.parts.values(), *found.asides, *hidden]
     remove(storage, [*old, ERRORS] if found.has_errors else old)
     storage.write(OWNER, _encoded(ours))
-    remove(storage, [_after(each.run) for each in before])
+    remove(storage, [successor_key(each.run) for each in before])
     parts = f"{len(found.parts)} part{'' if len(found.parts) == 1 else 's'}"
-    return [f"{storage.url} held {parts} of run {before[-1].run}; they were removed."] if found.parts else []
+    were = "it was" if len(found.parts) == 1 else "they were"
+    return [f"{storage.url} held {parts} of run {before[-1].run}; {were} removed."] if found.parts else []
 
 
 def _chain(storage: Storage) -> list[Owner]:
@@ -106,7 +122,7 @@ def _chain(storage: Storage) -> list[Owner]:
     key = OWNER
     while (found := _owner(storage, key)) is not None and found not in chain:
         chain.append(found)
-        key = _after(found.run)
+        key = successor_key(found.run)
     return chain
 
 
@@ -124,17 +140,13 @@ def _encoded(owner: Owner) -> bytes:
     return json.dumps({**owner._asdict(), "name": name_of(owner.run)}).encode()
 
 
-def _after(run: str) -> str:
-    return f"{HIDDEN}/after-{run}.json"
-
-
 def _refuse_others(storage: Storage, found: Listing, *, is_of_shoal: bool) -> None:
     """What nobody says Shoal wrote is not removed."""
     others = sorted(found.others)
     if not is_of_shoal:
         others += [part_key(seq) for seq in sorted(found.parts)] + [ERRORS] * found.has_errors
     if others:
-        more = ", ..." if len(others) > OTHERS_NAMED else ""
+        more = " and more" if len(others) > OTHERS_NAMED else ""
         raise SpecError(
             f"{storage.url} holds files that are of no run: {', '.join(others[:OTHERS_NAMED])}{more}.",
             hint=_ELSEWHERE,

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+from shoal.errors import NotFound
 from shoal.files import Storage
 from shoal.spec.infer import Output
-from shoal.work.infer.outputs.layout import look, opened
+from shoal.work.infer.outputs.layout import look, opened, part_key
 
 _BATCH_ROWS = 1000
 
@@ -19,6 +20,30 @@ def rows(output: Output, folder: str, limit: int | None = None) -> Iterator[dict
     parts = look(storage).parts
     every = (row for seq in sorted(parts) for row in _rows(storage, parts[seq], limit))
     return islice(every, limit)
+
+
+def rows_of_part(output: Output, folder: str, seq: int) -> Iterator[dict[str, Any]]:
+    """The rows of one item; none where it has no part."""
+    try:
+        yield from _rows(opened(output, folder), part_key(seq), None)
+    except NotFound:
+        return
+
+
+def table(output: Output, folder: str) -> Any:
+    """All rows as one pyarrow table, in the order of parts. Types that only some parts know are those of all."""
+    import pyarrow
+    from pyarrow import parquet
+
+    storage = opened(output, folder)
+    parts = look(storage).parts
+    tables = []
+    for seq in sorted(parts):
+        with storage.open(parts[seq]) as opened_part, parquet.ParquetFile(opened_part) as file:
+            tables.append(file.read().replace_schema_metadata())
+    if not tables:
+        return pyarrow.table({})
+    return pyarrow.concat_tables(tables, promote_options="permissive")
 
 
 def _rows(storage: Storage, key: str, limit: int | None) -> Iterator[dict[str, Any]]:

@@ -38,6 +38,7 @@ class Course:
         for setting, rows in _steps(advice, len(intake)):
             self._step(setting, rows, intake, collected, meters, after)
         predicting.holding.keep_only(advice.steps[-1].setting.runtime)
+        meters = _telling(meters, advice)
         measured = tuple(
             Measured(
                 setting,
@@ -75,8 +76,7 @@ class Course:
             batch = min(left, predicting.largest(setting))
             began, predicted = now(), predicting.watch.seconds.get("predicting", 0.0)
             loading = sum(holding.load_s.values())
-            _, predictor = holding.get(setting)
-            executor = self._readers.executor(setting.threads, predictor.device)
+            executor = self._readers.executor(setting.threads)
             if executor is not None:
                 intake.reach_ahead(executor, self._readers.depth(batch))
             taken = intake.take(batch)
@@ -85,14 +85,26 @@ class Course:
             runtime = predicting.run(setting, taken, collected)
             next(after, None)
             loaded = sum(holding.load_s.values()) > loading
-            # A short batch at the end of a step says nothing of full ones, unless nothing else does.
-            usual = len(taken) == predicting.largest(setting) and len(collected.errors) - before < len(taken)
-            if runtime == setting.runtime and usual and holding.counts(runtime, batch) and not loaded:
-                meter = meters.setdefault(setting._replace(batch=batch), Meter())
+            all_bad = len(collected.errors) - before == len(taken)
+            if runtime is None or all_bad:
+                continue
+            if holding.counts(runtime, len(taken)) and not loaded:
+                used = Setting(runtime, len(taken), setting.threads)
+                meter = meters.setdefault(used, Meter())
                 meter.rows += len(taken)
                 meter.seconds += now() - began
                 meter.predict_s += predicting.watch.seconds.get("predicting", 0.0) - predicted
                 meter.memory = max(meter.memory, memory_bytes())
+
+
+def _telling(meters: dict[Setting, Meter], advice: Advice) -> dict[Setting, Meter]:
+    """Without the short batches at the ends of steps, which say nothing of full ones; unless there is nothing else."""
+    full = {
+        setting: meter
+        for setting, meter in meters.items()
+        if setting in {each.setting for each in advice.steps}
+    }
+    return full or meters
 
 
 def _steps(advice: Advice, count: int) -> Iterator[tuple[Setting, int]]:

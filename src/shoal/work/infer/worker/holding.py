@@ -27,19 +27,19 @@ class Holding:
         self.unusable: dict[str, str] = {}
         """Runtimes that failed here, and why. They are not tried again."""
 
-    def get(self, setting: Setting) -> tuple[str, Predictor]:
-        """The model for this setting; where its runtime is of no use, as it was given."""
+    def get(self, setting: Setting, example: Any) -> tuple[str, Predictor]:
+        """The model for this setting; where its runtime is of no use, as it was given. Conversions need an example."""
         if setting.threads != self._threads:
             self.close()
             self._threads = setting.threads
         if setting.runtime not in self.unusable:
             try:
-                return setting.runtime, self._load(setting)
+                return setting.runtime, self._load(setting, example)
             except Unusable as error:
                 if setting.runtime == AS_GIVEN:
                     raise
                 self.unusable[setting.runtime] = str(error)
-        return AS_GIVEN, self._load(setting._replace(runtime=AS_GIVEN))
+        return AS_GIVEN, self._load(setting._replace(runtime=AS_GIVEN), example)
 
     def refuse(self, runtime: str, why: str) -> None:
         """This one does not do: it is not used again."""
@@ -47,7 +47,8 @@ class Holding:
         self._drop(runtime)
 
     def keep_only(self, runtime: str) -> None:
-        """Let go of all others."""
+        """Let go of all others; where this one is of no use, of all but the model as given."""
+        runtime = AS_GIVEN if runtime in self.unusable else runtime
         for other in [name for name in self._loaded if name != runtime]:
             self._drop(other)
 
@@ -65,11 +66,11 @@ class Holding:
         for runtime in list(self._loaded):
             self._drop(runtime)
 
-    def _load(self, setting: Setting) -> Predictor:
+    def _load(self, setting: Setting, example: Any) -> Predictor:
         found = self._loaded.get(setting.runtime)
         if found is None:
             began = now()
-            found = self._models.load(setting)
+            found = self._models.load(setting, example)
             self._loaded[setting.runtime] = found
             self.load_s[setting.runtime] = self.load_s.get(setting.runtime, 0.0) + now() - began
         return found

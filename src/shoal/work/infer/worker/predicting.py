@@ -11,7 +11,7 @@ from typing import Any
 from shoal.engine.workers.runner import Failed
 from shoal.engine.workers.stopwatch import Stopwatch
 from shoal.model.tuning import Setting
-from shoal.work.infer.base import Finish, OutOfMemory, Prepare
+from shoal.work.infer.base import Finish, OutOfMemory, Predictor, Prepare
 from shoal.work.infer.models import check_fits, difference
 from shoal.work.infer.worker.collecting import Collected
 from shoal.work.infer.worker.holding import AS_GIVEN, Holding
@@ -29,12 +29,20 @@ class Predicting:
     """Keeps what was learned about the model between batches."""
 
     def __init__(
-        self, holding: Holding, prepare: Prepare, finish: Finish, watch: Stopwatch, *, takes_arrays: bool
+        self,
+        holding: Holding,
+        prepare: Prepare,
+        finish: Finish,
+        watch: Stopwatch,
+        *,
+        takes_arrays: bool,
+        precision: str,
     ) -> None:
         self.holding = holding
         self.watch = watch
         self._prepare = prepare
         self._finish = finish
+        self._precision = precision
         self._takes_arrays = takes_arrays
         """Not a class of the user's, which takes what it takes."""
         self._proven = False
@@ -57,42 +65,39 @@ class Predicting:
         self.out_of_memory = []
         self.holding.load_s = {}
 
-    def run(self, setting: Setting, taken: Sequence[Taken], collected: Collected) -> str:
+    def run(self, setting: Setting, taken: Sequence[Taken], collected: Collected) -> str | None:
         """All of them, in order; which runtime did it. Raises `Failed` when the model cannot be used at all."""
         good = [entry for entry in taken if entry.error is None]
         for entry in taken:
             if entry.error is not None:
                 collected.fail(entry.position, entry.error)
-        runtime, _ = self.holding.get(setting)
-        if good:
-            self._attempt(setting._replace(runtime=runtime), good, collected)
-        return runtime
+        return self._attempt(setting, good, collected) if good else None
 
-    def _attempt(self, setting: Setting, good: Sequence[Taken], collected: Collected) -> None:
+    def _attempt(self, setting: Setting, good: Sequence[Taken], collected: Collected) -> str:
         cap = self.largest(setting)
         if len(good) > cap:
-            for start in range(0, len(good), cap):
-                self._attempt(setting, good[start : start + cap], collected)
-            return
+            pieces = [good[start : start + cap] for start in range(0, len(good), cap)]
+            return [self._attempt(setting, piece, collected) for piece in pieces][-1]
         failure: Exception | None = None
         try:
-            columns, bad = self._finish(self._predict(setting, good), len(good))
+            runtime, outputs = self._predict(setting, good)
+            columns, bad = self._finish(outputs, len(good))
         except Misfit:
             raise
         except Exception as error:  # noqa: BLE001 - libraries and users' classes raise anything
             failure = error.with_traceback(None)  # Its frames hold what was half computed.
         if isinstance(failure, OutOfMemory | MemoryError):
-            self._shrink(setting, good, failure, collected)
-        elif failure is not None:
-            self._blame(setting, good, failure, collected)
-        else:
-            self._proven = True
-            collected.add([entry.position for entry in good], columns, bad)
+            return self._shrink(setting, good, failure, collected)
+        if failure is not None:
+            return self._blame(setting, good, failure, collected)
+        self._proven = True
+        collected.add([entry.position for entry in good], columns, bad)
+        return runtime
 
-    def _predict(self, setting: Setting, good: Sequence[Taken]) -> Any:
-        runtime, predictor = self.holding.get(setting)
+    def _predict(self, setting: Setting, good: Sequence[Taken]) -> tuple[str, Any]:
         with self.watch.measuring("preprocessing"):
             batch = self._prepare.batch([entry.value for entry in good])
+        runtime, predictor = self._loaded(setting, batch)
         if self._takes_arrays and not self._proven:
             misfit = check_fits(predictor.inputs(), batch)
             if misfit is not None:
@@ -101,46 +106,49 @@ class Predicting:
             outputs = predictor.predict(batch)
         return self._compared(runtime, setting, batch, outputs)
 
-    def _compared(self, runtime: str, setting: Setting, batch: Any, outputs: Any) -> Any:
+    def _loaded(self, setting: Setting, example: Any) -> tuple[str, Predictor]:
+        try:
+            return self.holding.get(setting, example)
+        except Failed as error:  # It is no model, and will be none for another input.
+            raise Misfit(str(error)) from None
+
+    def _compared(self, runtime: str, setting: Setting, batch: Any, outputs: Any) -> tuple[str, Any]:
         """What the model gives as it was given, where the runtime has to show first that it agrees and does not."""
         if runtime not in self.to_compare or runtime == AS_GIVEN:
-            return outputs
-        _, given = self.holding.get(setting._replace(runtime=AS_GIVEN))
+            return runtime, outputs
+        _, given = self._loaded(setting._replace(runtime=AS_GIVEN), batch)
         reference = given.predict(batch)
         self.to_compare.discard(runtime)
-        self.differences[runtime], why = difference(reference, outputs)
+        self.differences[runtime], why = difference(reference, outputs, self._precision)
         if why is None:
-            return outputs
+            return runtime, outputs
         self.holding.refuse(runtime, why)
-        return reference
+        return AS_GIVEN, reference
 
-    def _shrink(
-        self, setting: Setting, good: Sequence[Taken], error: Exception, collected: Collected
-    ) -> None:
+    def _shrink(self, setting: Setting, good: Sequence[Taken], error: Exception, collected: Collected) -> str:
         """Memory ran out: again with half the batch. A single input that is too much for it is an error of its own."""
         count, said = len(good), in_a_line(error)
         self.out_of_memory.append(setting._replace(batch=count))
         if count > 1:
             self._caps[setting.runtime] = count // 2
-            self._attempt(setting, good, collected)
-            return
+            return self._attempt(setting, good, collected)
         self._caps.pop(setting.runtime, None)  # It is the input, and others may go together again.
         reason = f"there is not enough memory for it: {said}"
         sentence = f"There is not enough memory for a single input: {said}."
         self._suspect(good[0], reason, sentence, collected)
+        return setting.runtime
 
-    def _blame(self, setting: Setting, good: Sequence[Taken], error: Exception, collected: Collected) -> None:
+    def _blame(self, setting: Setting, good: Sequence[Taken], error: Exception, collected: Collected) -> str:
         """A batch failed: because of the runtime, of one of its inputs, or of the model."""
         if setting.runtime != AS_GIVEN:
             self.holding.refuse(setting.runtime, in_a_line(error))
-            self._attempt(setting._replace(runtime=AS_GIVEN), good, collected)
-        elif len(good) > 1:
-            for entry in good:
-                self._attempt(setting, [entry], collected)
-        else:
-            said = in_a_line(error)
-            sentence = said if isinstance(error, Failed) else f"The model failed on its first inputs: {said}"
-            self._suspect(good[0], f"the model failed: {said}", sentence, collected)
+            return self._attempt(setting._replace(runtime=AS_GIVEN), good, collected)
+        if len(good) > 1:
+            return [self._attempt(setting, [entry], collected) for entry in good][-1]
+        said = in_a_line(error)
+        sentence = said if isinstance(error, Failed) else f"The model failed on its first inputs: {said}"
+        self._suspect(good[0], f"the model failed: {said}", sentence, collected)
+        return AS_GIVEN
 
     def _suspect(self, entry: Taken, reason: str, sentence: str, collected: Collected) -> None:
         """A single input did not go through. When no other has so far, it may be the model: `sentence` says so."""

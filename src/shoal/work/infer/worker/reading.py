@@ -18,18 +18,19 @@ MOST_AHEAD = 4096
 class Readers:
     """The threads of one worker that read and prepare. Adapts from item to item."""
 
-    def __init__(self, *, remote: bool) -> None:
+    def __init__(self, *, remote: bool, on_gpu: bool) -> None:
+        self._on_gpu = on_gpu
         self._wanted = REMOTE_THREADS if remote else 0
         self._executor: ThreadPoolExecutor | None = None
         self._size = 0
 
-    def executor(self, threads: int, device: str) -> ThreadPoolExecutor | None:
+    def executor(self, threads: int) -> ThreadPoolExecutor | None:
         """Those that prepare while the model runs; None where the thread of the model does it better by itself.
 
         With one thread for one core, a second would only take turns with the first. A model on a GPU leaves the cores
         to the others.
         """
-        size = max(self._wanted, threads if device == "cuda" else threads - 1)
+        size = max(self._wanted, threads if self._on_gpu else threads - 1)
         if size == 0:
             return None
         if self._executor is None or size > self._size:

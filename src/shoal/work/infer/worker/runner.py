@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shoal import spec as specs
-from shoal.engine.workers.folders import cache_folder
+from shoal.engine.workers.folders import cache_folder, workload_folder
 from shoal.engine.workers.runner import Upcoming, Work
 from shoal.engine.workers.stopwatch import Stopwatch, busy_s, now
 from shoal.errors import Unreachable
@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 PATIENCE_S = (5.0, 20.0, 60.0)
 """Between tries of an item whose storage cannot be reached, though each request was tried several times: a server that
 is started anew should not cost a run that takes hours."""
+SWITCH_S = 0.0005
+"""How long a thread of Python may keep others waiting: the one that feeds the model waits for those that read."""
 
 
 class InferRunner:
@@ -44,8 +46,9 @@ class InferRunner:
     """
 
     def __init__(self, text: str, label: str, sets: list[str], data: str, run: str, gpu: bool) -> None:
-        found = specs.loads(text, folder=os.getcwd(), label=label, sets=sets, kind="infer")
+        found = specs.loads(text, folder=workload_folder(), label=label, sets=sets, kind="infer")
         assert isinstance(found, Infer)
+        sys.setswitchinterval(SWITCH_S)
         self._watch = Stopwatch()
         self._prepare = preparation(found.preprocess, found.input)
         holding = Holding(models(found.model, found.folder, cache_folder("models"), gpu=gpu))
@@ -55,8 +58,9 @@ class InferRunner:
             finishing(found.postprocess),
             self._watch,
             takes_arrays=found.model.kind != "function",
+            precision=found.model.precision,
         )
-        self._readers = Readers(remote=is_url(found.input.target))
+        self._readers = Readers(remote=is_url(found.input.target), on_gpu=gpu and found.model.device != "cpu")
         self._course = Course(self._predicting, self._readers)
         self._open = opening(found.input, data)
         self._writer = PartWriter(found.output, data, run)

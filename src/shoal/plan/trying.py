@@ -1,0 +1,126 @@
+"""What is worth a trial now, of what was not tried yet: runtimes, and other arrangements of the workers. Pure.
+
+A trial is weighed by what it may save over the rest of the run against what it costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from shoal.model.tuning import Setting
+from shoal.plan import batching, explaining, gains, usl
+from shoal.plan.arranging import Arrangement
+from shoal.plan.curve import Estimate
+from shoal.plan.knowledge import Knowledge
+
+TRIAL_ITEMS = 2
+"""How many items' time an arrangement takes to be measured."""
+
+
+def runtime(
+    known: Knowledge,
+    candidates: Collection[str],
+    *,
+    trying: Collection[str],
+    loaded: Collection[str],
+    rows: int,
+    left_s: float,
+    workers: int,
+) -> str | None:
+    """The runtime whose trial saves most, by a worker that has loaded some; None when none saves anything.
+
+    `trying` are those that others try meanwhile, `workers` are at work in all.
+    """
+    now = known.estimate(known.chosen)
+    if now is None or (known.on_gpu and known.rises(rows)):
+        return None
+    many = len(trying) >= max(1, known.workers() // 2)
+    benefits: dict[str, float] = {}
+    for name in known.usable():
+        if name not in candidates or known.was_tried(name) or name in trying:
+            continue
+        if many and not is_promising(known, name):
+            continue
+        load_s = 0.0 if name in loaded else known.load_s.get(name, gains.LOAD_S)
+        tried_s = min(rows, batching.rows_needed(known.chosen.batch, now.rate)) / now.rate
+        benefits[name] = (
+            _doubt(known, name, now, trying, left_s)
+            ._replace(load_s=load_s, tried_s=tried_s, workers=workers)
+            .benefit_s()
+        )
+        if benefits[name] <= 0:
+            known.not_tried.setdefault(name, explaining.not_worth(benefits[name], left_s))
+    worth = [name for name in benefits if benefits[name] > 0]
+    return max(worth, key=lambda name: benefits[name], default=None)
+
+
+def is_promising(known: Knowledge, name: str) -> bool:
+    """Whether it is thought to be at least as fast as all that was measured."""
+    return _guess(known, name).middle >= known.ratios.get(known.chosen.runtime, 1.0)
+
+
+def _guess(known: Knowledge, name: str) -> gains.Guess:
+    """What is thought of a runtime, by what came of the others: where one disappoints, the next may, too."""
+    told = [
+        math.log(known.ratios[other] / gains.runtime(other, gpu=known.on_gpu).middle)
+        for other in known.space.runtimes[1:]
+        if known.ratios.get(other, 0.0) > 0
+    ]
+    guess = gains.runtime(name, gpu=known.on_gpu)
+    shift = min(0.0, sum(told) / len(told)) / 2 if told else 0.0
+    return gains.Guess(guess.middle * math.exp(shift), math.hypot(guess.spread, shift / 2))
+
+
+def _doubt(known: Knowledge, name: str, now: Estimate, trying: Collection[str], left_s: float) -> gains.Doubt:
+    given = known.best_of(known.space.runtimes[0])
+    # Where it was not measured with the workers as they are now, how it once compared to the best one helps.
+    ratio = 1.0 if given else known.ratios.get(known.chosen.runtime, 1.0)
+    base = given[1] if given else now._replace(rate=now.rate / ratio)
+    around_s = (1 - base.predicting) / base.rate
+    now_s, guess = 1 / now.rate, _guess(known, name)
+    for other in trying:  # What others find out meanwhile counts as if it was as good as one thinks.
+        likely = _guess(known, other)
+        then_s = around_s + (1 / base.rate - around_s) / likely.middle
+        if then_s < now_s:
+            left_s, now_s, guess = left_s * then_s / now_s, then_s, guess.over(likely)
+    return gains.Doubt(guess, left_s, now_s, 1 / base.rate, around_s, load_s=0.0, tried_s=0.0, workers=1)
+
+
+def arrangement(
+    known: Knowledge, alive: int, item_s: float, left_s: float
+) -> tuple[Arrangement, Setting] | None:
+    """Another arrangement that is worth a trial, and the setting for it; the reasons against others are kept."""
+    node_rate, law, current = known.rate(), known.law(), known.arranger.current
+    if node_rate is None:
+        return None
+    enough = law.enough(current.workers) if law and len(known.scaling()) > 1 else current.workers
+    for candidate in known.arranger.candidates(node_rate, enough):
+        setting = known.fitted(known.chosen._replace(threads=candidate.threads), candidate.workers)
+        reason = _against(known, candidate, setting, alive, item_s, left_s)
+        if reason is None:
+            return candidate, setting
+        known.arranger.reasons.setdefault(candidate, reason)
+    return None
+
+
+def _against(
+    known: Knowledge, candidate: Arrangement, setting: Setting, alive: int, item_s: float, left_s: float
+) -> str | None:
+    """Why this arrangement is not tried now; None when it is."""
+    current, law = known.arranger.current, known.law()
+    more = candidate.workers - current.workers
+    if candidate.workers > alive:
+        return f"only {alive} workers are there"
+    if not known.memory.holds(setting.runtime, setting.batch, candidate.workers):
+        return "memory does not suffice"
+    if known.on_gpu and law is not None and len(known.scaling()) > 1 and more > 0:
+        gain = law.gain(current.workers, more)
+        if gain < usl.PAYS:
+            return f"{more} more would gain {gain:.1%}, by the law of scalability"
+    same = candidate.threads == current.threads
+    guess = gains.arrangement(same=same, gpu=known.on_gpu)
+    share = 0.0 if same else gains.RELOAD * min(1.0, candidate.workers / current.workers)
+    load_s = share * known.load_s.get(setting.runtime, 0.0)
+    benefit_s = gains.arrangement_s(guess, left_s, TRIAL_ITEMS * item_s, load_s)
+    return None if benefit_s > 0 else explaining.not_worth(benefit_s, left_s)

@@ -1,0 +1,322 @@
+"""What a worker does with the inputs of an item, whatever they and the model do: in order, once, and measured."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from shoal.engine.workers.runner import Failed
+from shoal.engine.workers.stopwatch import Stopwatch
+from shoal.model.tuning import Advice, Heard, Setting, Step
+from shoal.work.infer.base import OutOfMemory, Unreadable, Unusable
+from shoal.work.infer.worker.careful import go_carefully
+from shoal.work.infer.worker.collecting import Collected
+from shoal.work.infer.worker.course import Course
+from shoal.work.infer.worker.holding import Holding
+from shoal.work.infer.worker.intake import Intake, Taken
+from shoal.work.infer.worker.predicting import Predicting
+from shoal.work.infer.worker.reading import Readers
+
+GIVEN = Setting("as-given", 4, 1)
+
+
+class Numbers:
+    """An item of numbers; some cannot be read."""
+
+    def __init__(self, count, bad=()):
+        self._count, self._bad = count, set(bad)
+
+    def __len__(self):
+        return self._count
+
+    def keys(self, positions):
+        return {"path": [f"p{position}" for position in positions]}
+
+    def read(self, position):
+        if position in self._bad:
+            raise Unreadable(f"{position} is bad")
+        return position
+
+
+class Prepare:
+    def one(self, raw):
+        return float(raw)
+
+    def batch(self, prepared):
+        return np.asarray(prepared, np.float32)
+
+
+class Double:
+    """A model that doubles; subclasses misbehave."""
+
+    device = "cpu"
+
+    def __init__(self):
+        self.batches = []
+        self.closed = False
+
+    def inputs(self):
+        return ()
+
+    def predict(self, batch):
+        self.batches.append(len(batch))
+        return batch * 2
+
+    def device_bytes(self):
+        return 0
+
+    def close(self):
+        self.closed = True
+
+
+class Models:
+    """What is loaded by the name of a runtime; an exception is raised."""
+
+    def __init__(self, **ways):
+        self.ways = {name.replace("_", "-"): way for name, way in ways.items()}
+        self.loaded = []
+
+    def runtimes(self):
+        return tuple(self.ways)
+
+    def load(self, setting, example=None):
+        self.loaded.append(setting.runtime)
+        way = self.ways[setting.runtime]
+        if isinstance(way, Exception):
+            raise way
+        return way
+
+
+def finish(outputs, count):
+    assert len(outputs) == count
+    bad = {index: "the model returned NaN" for index in range(count) if np.isnan(outputs[index])}
+    return {"value": np.asarray(outputs)}, bad
+
+
+def predicting(*, takes_arrays=False, **ways):
+    models = Models(**ways)
+    made = Predicting(
+        Holding(models), Prepare(), finish, Stopwatch(), takes_arrays=takes_arrays, precision="float32"
+    )
+    return made, models
+
+
+def taken(count):
+    return [Taken(position, float(position)) for position in range(count)]
+
+
+def result(collected):
+    values = [float(value) for value in collected.columns().get("value", [])]
+    return dict(zip(collected.positions, values, strict=True))
+
+
+@pytest.mark.parametrize("threads", [0, 3], ids=["by itself", "by other threads"])
+def test_inputs_come_in_order_and_once_whoever_prepares_them(threads):
+    intake = Intake(Numbers(50, bad=(7,)), Prepare(), Stopwatch())
+    got = []
+    with ThreadPoolExecutor(max(1, threads)) as executor:
+        while len(intake):
+            if threads:
+                intake.reach_ahead(executor, 11)
+            got += intake.take(8)
+    assert [entry.position for entry in got] == list(range(50))
+    assert [entry.position for entry in got if entry.error] == [7]
+    assert got[7].error == "7 is bad"
+    assert got[8].value == 8.0
+
+
+def test_what_is_read_ahead_is_never_more_than_asked_for():
+    intake = Intake(Numbers(100), Prepare(), Stopwatch())
+    with ThreadPoolExecutor(1) as executor:
+        intake.reach_ahead(executor, 10)
+        assert not intake.all_asked_for
+        intake.reach_ahead(executor, 200)
+        assert intake.all_asked_for
+        assert len(intake.take(1000)) == 100
+
+
+def test_a_batch_that_does_not_fit_is_halved_and_the_size_remembered():
+    class Small(Double):
+        def predict(self, batch):
+            if len(batch) > 3:
+                raise OutOfMemory("too much")
+            return super().predict(batch)
+
+    model = Small()
+    made, _ = predicting(as_given=model)
+    collected = Collected()
+    made.run(GIVEN._replace(batch=10), taken(10), collected)
+    assert result(collected) == {n: 2.0 * n for n in range(10)}
+    assert made.out_of_memory == [GIVEN._replace(batch=10), GIVEN._replace(batch=5)]
+    assert made.largest(GIVEN._replace(batch=10)) == 2
+    assert max(model.batches) == 2
+
+
+def test_memory_that_does_not_suffice_for_one_input_ends_the_item():
+    class Full(Double):
+        def predict(self, batch):
+            raise OutOfMemory("too much")
+
+    made, _ = predicting(as_given=Full())
+    with pytest.raises(Failed, match="not enough memory for a single input"):
+        made.run(GIVEN, taken(8), Collected())
+
+
+def test_a_runtime_that_fails_gives_way_to_the_model_as_given_for_good():
+    class Broken(Double):
+        def predict(self, batch):
+            raise RuntimeError("no such operator")
+
+    made, models = predicting(as_given=Double(), openvino=Broken())
+    collected = Collected()
+    assert made.run(Setting("openvino", 4, 1), taken(4), collected) == "as-given"
+    assert result(collected) == {n: 2.0 * n for n in range(4)}
+    assert made.holding.unusable == {"openvino": "RuntimeError: no such operator"}
+    made.run(Setting("openvino", 4, 1), taken(4), Collected())
+    assert models.loaded == ["openvino", "as-given"]
+
+
+def test_a_runtime_that_cannot_be_loaded_gives_way_and_says_why():
+    made, _ = predicting(as_given=Double(), frozen=Unusable("it cannot be frozen"))
+    assert made.run(Setting("frozen", 4, 1), taken(2), Collected()) == "as-given"
+    assert made.holding.unusable == {"frozen": "it cannot be frozen"}
+
+
+def test_a_runtime_whose_outputs_differ_is_not_used_and_its_rows_are_those_of_the_model_as_given():
+    class Other(Double):
+        def predict(self, batch):
+            return batch * 2.5
+
+    made, _ = predicting(as_given=Double(), openvino=Other())
+    made.to_compare = {"openvino"}
+    collected = Collected()
+    assert made.run(Setting("openvino", 4, 1), taken(4), collected) == "as-given"
+    assert result(collected) == {n: 2.0 * n for n in range(4)}
+    assert "differs by up to" in made.holding.unusable["openvino"]
+    assert made.differences["openvino"] == pytest.approx(1.5)
+
+
+def test_a_runtime_that_agrees_is_used_and_compared_once():
+    given = Double()
+    made, _ = predicting(as_given=given, openvino=Double())
+    made.to_compare = {"openvino"}
+    for _ in range(3):
+        assert made.run(Setting("openvino", 4, 1), taken(4), Collected()) == "openvino"
+    assert made.differences == {"openvino": 0.0}
+    assert len(given.batches) == 1
+
+
+def test_an_input_that_the_model_cannot_take_is_an_error_and_the_others_have_rows():
+    class Picky(Double):
+        def predict(self, batch):
+            if (batch == 2).any():
+                raise ValueError("two")
+            return super().predict(batch)
+
+    made, _ = predicting(as_given=Picky())
+    collected = Collected()
+    made.run(GIVEN, taken(4), collected)
+    assert result(collected) == {0: 0.0, 1: 2.0, 3: 6.0}
+    assert collected.errors == [(2, "the model failed: ValueError: two")]
+
+
+def test_a_model_that_takes_nothing_at_all_ends_the_item_with_one_sentence():
+    class Wrong(Double):
+        def predict(self, batch):
+            raise ValueError("expected four dimensions")
+
+    made, _ = predicting(as_given=Wrong())
+    with pytest.raises(Failed, match="The model failed on its first inputs: ValueError: expected four"):
+        made.run(GIVEN, taken(8), Collected())
+
+
+def test_a_row_that_is_no_number_is_an_error():
+    class Hole(Double):
+        def predict(self, batch):
+            return np.where(batch == 1, np.nan, batch * 2)
+
+    made, _ = predicting(as_given=Hole())
+    collected = Collected()
+    made.run(GIVEN, taken(4), collected)
+    assert result(collected) == {0: 0.0, 2: 4.0, 3: 6.0}
+    assert collected.errors == [(1, "the model returned NaN")]
+
+
+def go(made, count, steps, readers=None, bad=()):
+    course = Course(made, readers or Readers(remote=False, on_gpu=False))
+    intake = Intake(Numbers(count, bad), Prepare(), made.watch)
+    return course.go(intake, Advice(tuple(steps)), iter(()))
+
+
+def test_the_steps_of_an_item_are_gone_through_in_order_and_the_last_goes_on():
+    model = Double()
+    made, _ = predicting(as_given=model)
+    collected, heard = go(made, 31, [Step(GIVEN._replace(batch=2), 8), Step(GIVEN._replace(batch=5))])
+    assert model.batches == [2, 2, 2, 2, 5, 5, 5, 5, 3]
+    assert result(collected) == {n: 2.0 * n for n in range(31)}
+    rows = {entry.setting.batch: entry.rows for entry in heard.measured}
+    assert rows == {2: 4, 5: 15}, "two batches warm a model up, one a new size"
+
+
+def test_an_item_smaller_than_a_batch_is_measured_by_the_batch_it_had():
+    made, _ = predicting(as_given=Double())
+    for _ in range(3):
+        _, heard = go(made, 3, [Step(GIVEN._replace(batch=64))])
+    assert [(entry.setting.batch, entry.rows) for entry in heard.measured] == [(3, 3)]
+
+
+def test_what_a_worker_tells_survives_the_way_to_the_driver():
+    made, _ = predicting(as_given=Double())
+    _, heard = go(made, 40, [Step(GIVEN)])
+    assert Heard.read(heard.plain()) == heard
+
+
+def test_inputs_read_by_other_threads_give_the_same_rows():
+    made, _ = predicting(as_given=Double())
+    readers = Readers(remote=True, on_gpu=False)
+    try:
+        collected, _ = go(made, 100, [Step(GIVEN)], readers, bad=(3, 99))
+    finally:
+        readers.close()
+    assert collected.positions == [n for n in range(100) if n not in (3, 99)]
+    assert [position for position, _ in collected.errors] == [3, 99]
+
+
+def test_an_input_at_which_two_workers_died_is_left_out():
+    from collections import Counter
+
+    class Crumbs:
+        def __init__(self):
+            self.seen = []
+
+        def suspects(self, seq):
+            return Counter({2: 2, 4: 1})
+
+        def at(self, seq, attempt, position):
+            self.seen.append(position)
+
+    made, _ = predicting(as_given=Double())
+    crumbs = Crumbs()
+    intake = Intake(Numbers(6), Prepare(), made.watch)
+    collected = go_carefully(intake, made, GIVEN._replace(batch=1), crumbs, 1, 3)
+    assert crumbs.seen == [0, 1, 3, 4, 5, -1]
+    assert collected.positions == [0, 1, 3, 4, 5]
+    assert collected.errors == [(2, "2 workers died of it")]
+
+
+def test_readers_are_more_when_bytes_are_slow_to_come_and_the_cores_are_idle():
+    readers = Readers(remote=False, on_gpu=False)
+    assert readers.executor(1) is None
+    readers.learn(reading_s=1.0, waited_s=0.0, busy_s=1.0, wall_s=1.0, threads=1)
+    assert readers.executor(1) is None, "the cores are busy"
+    readers.learn(reading_s=0.5, waited_s=0.0, busy_s=0.4, wall_s=1.0, threads=1)
+    assert readers.executor(1) is not None
+    readers.close()
+
+
+def test_a_model_on_a_gpu_leaves_preparing_to_others():
+    readers = Readers(remote=False, on_gpu=True)
+    assert readers.executor(1) is not None
+    readers.close()
