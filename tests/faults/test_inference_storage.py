@@ -236,9 +236,9 @@ def test_inputs_that_changed_between_two_sessions_are_told_and_new_ones_are_done
     (place.folder / "in" / name_of(199)).unlink()
     ended = place.json("resume", "i", "--json")
     said = " ".join(ended["notes"])
-    assert "1 inputs have changed since they were listed" in said
-    assert "1 inputs are gone" in said
-    assert "inputs were not taken before, and were done now" in said
+    assert "1 input changed since the listing" in said
+    assert "1 input vanished since the listing" in said
+    assert "inputs had not been taken by earlier sessions, or came since" in said
     found = output(place.folder / "out")
     assert found.errors == {}
     expected = {f"in/{name_of(number)}" for number in range(199)} | {f"in/new{each}.jpg" for each in range(3)}

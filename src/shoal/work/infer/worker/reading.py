@@ -55,3 +55,9 @@ class Readers:
         slow = (waited_s if self._executor is not None else reading_s) > SLOW_SHARE * wall_s
         if slow and busy_s < IDLE_SHARE * wall_s * max(threads, 1):
             self._wanted = min(MOST_THREADS, max(2, 2 * max(self._wanted, self._size)))
+
+    def close(self) -> None:
+        """Nobody wants what they have not begun."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
