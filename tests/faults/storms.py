@@ -61,11 +61,17 @@ def storm(place: Any, file: str, chance: random.Random, items: int) -> dict[str,
     return hits
 
 
+def failures(place: Any) -> list[str | None]:
+    """What is recorded of the items that failed."""
+    with place.store() as store:
+        return [record.error for record in store.items(("failed",))]
+
+
 def ended_well(place: Any, *arguments: str) -> Any:
     """What `--json` says of a run that may take long."""
     process = place.start(*arguments, "--json")
     out, err = process.communicate(timeout=RUN_S)
-    assert process.returncode == 0, out + err
+    assert process.returncode == 0, f"{failures(place)}\n{out}\n{err}"
     return json.loads(out)
 
 

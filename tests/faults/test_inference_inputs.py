@@ -122,7 +122,7 @@ def test_more_errors_than_are_allowed_make_the_run_fail_with_all_rows_there(plac
     write_model(place.folder / "model.onnx")
     done = place.shoal("run", inference(place, limits={"errors": "5%"}), "--json", code=1)
     assert '"state": "failed"' in done.stdout
-    assert "33.3% of the inputs could not be used; limits.errors allows 5%" in done.stdout
+    assert "33.3% of the inputs could not be used, and limits.errors allows 5%" in done.stdout
     found = output(place.folder / "out")
     assert (len(found.rows), len(found.errors)) == (len(good), len(wrong))
     said = place.shoal("resume", "i", code=1).stderr
@@ -163,7 +163,6 @@ def fails(place, file, code=1):
     if code == 1:
         assert attempts(place)
         assert set(attempts(place)) == {1}
-        assert done.stderr.count("failed: i") <= 1, done.stderr
         assert done.stderr.count("Failed: ") == 1, done.stderr
     return done.stderr
 

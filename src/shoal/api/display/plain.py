@@ -23,7 +23,6 @@ class PlainDisplay:
         self._next: float | None = None
         self._unsaid = 0
         self._said = 0
-        self._last: str | None = None
         self._noted: str | None = None
         self._mute = False
 
@@ -49,14 +48,14 @@ class PlainDisplay:
         self._count_unsaid()
 
     def _failed(self, entry: Ended) -> None:
-        sentence = words.sentence(entry.outcome.error)
-        if self._said >= FAILURES_SAID or sentence == self._last:
+        if self._said >= FAILURES_SAID:
             self._unsaid += 1
             return
         self._said += 1
-        self._last = sentence
         after = format_seconds(entry.outcome.seconds)
-        self._line(f"failed: {entry.item.id} on {entry.node} after {after}: {sentence}")
+        self._line(
+            f"failed: {entry.item.id} on {entry.node} after {after}: {words.sentence(entry.outcome.error)}"
+        )
 
     def _count_unsaid(self) -> None:
         if self._unsaid:

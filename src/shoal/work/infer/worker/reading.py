@@ -34,7 +34,9 @@ class Readers:
         if size == 0:
             return None
         if self._executor is None or size > self._size:
-            self.close()
+            if self._executor is not None:
+                # What it has been given is still done: it may be of the next item.
+                self._executor.shutdown(wait=False)
             self._executor = ThreadPoolExecutor(size, thread_name_prefix="shoal-read")
             self._size = size
         return self._executor
@@ -55,6 +57,7 @@ class Readers:
             self._wanted = min(MOST_THREADS, max(2, 2 * max(self._wanted, self._size)))
 
     def close(self) -> None:
+        """Nobody wants what they have not begun."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None

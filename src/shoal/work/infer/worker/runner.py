@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,7 +11,8 @@ from shoal import spec as specs
 from shoal.engine.workers.folders import cache_folder, workload_folder
 from shoal.engine.workers.runner import Upcoming, Work
 from shoal.engine.workers.stopwatch import Stopwatch, busy_s, now
-from shoal.files import is_url, open_storage
+from shoal.errors import Unreachable
+from shoal.files import is_url, open_storage, pause
 from shoal.model.tuning import Advice, Heard, Setting
 from shoal.spec import Infer
 from shoal.work.infer.base import Facts, Opened
@@ -28,6 +30,10 @@ from shoal.work.infer.worker.intake import Intake
 from shoal.work.infer.worker.predicting import Predicting
 from shoal.work.infer.worker.reading import Readers
 
+logger = logging.getLogger(__name__)
+PATIENCE_S = (5.0, 20.0, 60.0)
+"""Between tries of an item whose storage cannot be reached, though each request was tried several times: a server that
+is started anew should not cost a run that takes hours."""
 SWITCH_S = 0.0005
 """How long a thread of Python may keep others waiting: the one that feeds the model waits for those that read."""
 
@@ -64,6 +70,15 @@ class InferRunner:
         self._next: tuple[Upcoming, Intake] | None = None
 
     def run(self, work: Work) -> Mapping[str, Any]:
+        for wait_s in PATIENCE_S:
+            try:
+                return self._attempt(work)
+            except Unreachable as error:
+                logger.warning("%s Trying %s again in %g s.", error, work.id, wait_s)
+            pause(wait_s)
+        return self._attempt(work)
+
+    def _attempt(self, work: Work) -> Mapping[str, Any]:
         content = content_of(work.params[LIST])
         earlier = self._writer.find(work.seq, content)
         if earlier is not None:
