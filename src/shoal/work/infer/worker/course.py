@@ -37,7 +37,6 @@ class Course:
         predicting.forget()
         for setting, rows in _steps(advice, len(intake)):
             self._step(setting, rows, intake, collected, meters, after)
-        predicting.holding.keep_only(advice.steps[-1].setting.runtime)
         meters = _telling(meters, advice)
         measured = tuple(
             Measured(
@@ -59,6 +58,7 @@ class Course:
             dict(predicting.holding.unusable),
             tuple(predicting.out_of_memory),
         )
+        predicting.holding.let_go()
         return collected, heard
 
     def _step(
@@ -88,7 +88,7 @@ class Course:
             all_bad = len(collected.errors) - before == len(taken)
             if runtime is None or all_bad:
                 continue
-            if holding.counts(runtime, len(taken)) and not loaded:
+            if holding.counts(runtime, setting.threads, len(taken)) and not loaded:
                 used = Setting(runtime, len(taken), setting.threads)
                 meter = meters.setdefault(used, Meter())
                 meter.rows += len(taken)

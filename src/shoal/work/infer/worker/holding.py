@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shoal.engine.workers.stopwatch import now
+from shoal.engine.workers.stopwatch import memory_bytes, now
 from shoal.model.tuning import Setting
 from shoal.work.infer.base import Models, Predictor, Unusable
 
@@ -14,15 +14,24 @@ NEW, RESIZED = 2, 1
 """Batches that are not measured after a model was loaded, and after the size of batches changed."""
 
 
+MOST_HELD = 3
+"""Models that a worker holds at the same time, while it is found out which one is best."""
+ROOMY_BYTES = 2 << 30
+"""A worker that has more than this in memory holds one only."""
+
+Key = tuple[str, int]
+"""A runtime, and the number of threads it was loaded for."""
+
+
 class Holding:
-    """Loaded models by runtime, all with the same number of threads."""
+    """Loaded models by runtime and threads, those used last."""
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._loaded: dict[str, Predictor] = {}
-        self._threads = 0
-        self._warm: dict[tuple[str, int], int] = {}
-        """How many batches of a size a runtime still has to see before its times count."""
+        self._loaded: dict[Key, Predictor] = {}
+        """The one used last comes last."""
+        self._warm: dict[tuple[Key, int], int] = {}
+        """How many batches of a size a model still has to see before its times count."""
         self.load_s: dict[str, float] = {}
         """Seconds of loading since the last item."""
         self.unusable: dict[str, str] = {}
@@ -30,9 +39,6 @@ class Holding:
 
     def get(self, setting: Setting, example: Callable[[], Any]) -> tuple[str, Predictor]:
         """The model for this setting; where its runtime is of no use, as it was given. Conversions need an example."""
-        if setting.threads != self._threads:
-            self.close()
-            self._threads = setting.threads
         if setting.runtime not in self.unusable:
             try:
                 return setting.runtime, self._load(setting, example)
@@ -45,39 +51,40 @@ class Holding:
     def refuse(self, runtime: str, why: str) -> None:
         """This one does not do: it is not used again."""
         self.unusable[runtime] = why
-        self._drop(runtime)
+        for key in [key for key in self._loaded if key[0] == runtime]:
+            self._drop(key)
 
-    def keep_only(self, runtime: str) -> None:
-        """Let go of all others; where this one is of no use, of all but the model as given."""
-        runtime = AS_GIVEN if runtime in self.unusable else runtime
-        for other in [name for name in self._loaded if name != runtime]:
-            self._drop(other)
+    def let_go(self) -> None:
+        """Between items: of what was not used lately, as far as memory asks for it."""
+        most = 1 if memory_bytes() > ROOMY_BYTES or self.device_bytes() else MOST_HELD
+        while len(self._loaded) > most:
+            self._drop(next(iter(self._loaded)))
 
-    def counts(self, runtime: str, batch: int) -> bool:
+    def counts(self, runtime: str, threads: int, batch: int) -> bool:
         """Whether the time of a batch of this size, which was just predicted, says how long others will take."""
-        key = (runtime, batch)
-        left = self._warm.get(key, NEW if not any(name == runtime for name, _ in self._warm) else RESIZED)
-        self._warm[key] = max(0, left - 1)
+        model = (runtime, threads)
+        is_new = not any(key == model for key, _ in self._warm)
+        left = self._warm.get((model, batch), NEW if is_new else RESIZED)
+        self._warm[model, batch] = max(0, left - 1)
         return left == 0
 
     def device_bytes(self) -> int:
         return max((predictor.device_bytes() for predictor in self._loaded.values()), default=0)
 
     def close(self) -> None:
-        for runtime in list(self._loaded):
-            self._drop(runtime)
+        for key in list(self._loaded):
+            self._drop(key)
 
     def _load(self, setting: Setting, example: Callable[[], Any]) -> Predictor:
-        found = self._loaded.get(setting.runtime)
+        key = (setting.runtime, setting.threads)
+        found = self._loaded.pop(key, None)
         if found is None:
             began = now()
             found = self._models.load(setting, example())
-            self._loaded[setting.runtime] = found
             self.load_s[setting.runtime] = self.load_s.get(setting.runtime, 0.0) + now() - began
+        self._loaded[key] = found
         return found
 
-    def _drop(self, runtime: str) -> None:
-        found: Any = self._loaded.pop(runtime, None)
-        if found is not None:
-            found.close()
-        self._warm = {key: left for key, left in self._warm.items() if key[0] != runtime}
+    def _drop(self, key: Key) -> None:
+        self._loaded.pop(key).close()
+        self._warm = {seen: left for seen, left in self._warm.items() if seen[0] != key}
