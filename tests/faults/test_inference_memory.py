@@ -60,6 +60,7 @@ def growth(samples):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_two_hundred_thousand_inputs_need_no_more_memory_than_few(place):
     fill(place.folder / "in", INPUTS)
     write_model(place.folder / "model.onnx")
