@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.plan.batching import BatchModel, fit, next_to, rows_needed
+from shoal.plan.batching import BatchModel, fit, next_to, rows_needed, smooth
 
 
 @given(
@@ -68,3 +68,13 @@ def test_a_measurement_has_enough_batches_and_seconds() -> None:
     assert rows_needed(8, 10.0) == 40
     assert rows_needed(8, 1600.0) == 800
     assert rows_needed(1024, 20_000.0, batches=3) == 6 * 1024
+
+
+def test_a_rate_that_stands_out_among_its_neighbours_is_moved_towards_them() -> None:
+    rates = {2: (1.03, 4.0), 4: (1.12, 1.0), 8: (1.10, 4.0), 16: (1.07, 4.0), 32: (1.03, 4.0)}
+    moved = smooth(rates, 2.0)
+    assert moved[4] < 1.1
+    assert max(moved, key=lambda batch: moved[batch]) == 8
+    assert moved[16] == pytest.approx(1.07, abs=0.01)
+    few = {1: (1.0, 1.0), 2: (1.2, 1.0), 4: (1.1, 1.0)}
+    assert smooth(few, 2.0) == {1: 1.0, 2: 1.2, 4: 1.1}

@@ -58,6 +58,11 @@ def test_a_plan_counts_on_the_nodes_that_will_be_started() -> None:
     assert grown(plan._replace(predicted_seconds=None), [], 2).predicted_seconds is None
 
 
+def test_what_workers_do_together_as_measured_decides_what_a_node_saves() -> None:
+    # Two do 4/3 of what one does: 10 s alone, and three quarters of the 50 s that would be left.
+    assert saved_s(60.0, 1, Spare("n", 1, 10.0), Usl(1.0, 0.5)) == pytest.approx(60.0 - (10.0 + 50.0 * 0.75))
+
+
 def test_without_a_law_and_with_an_even_one_the_same_is_saved() -> None:
     node = Spare("n", 2, 10.0)
     assert saved_s(60.0, 2, node, Usl(7.0)) == pytest.approx(saved_s(60.0, 2, node))

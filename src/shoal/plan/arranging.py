@@ -99,10 +99,9 @@ class Trial:
     def lost(self, worker: int) -> None:
         self.told.discard(worker)
 
-    @property
-    def hopeless(self) -> bool:
-        """So many items, and still no measurement: its workers do not come together."""
-        return self.asked > 6 * self.arrangement.workers + 8
+    def is_hopeless(self, alive: int) -> bool:
+        """So many items for each worker, and still no measurement: its own ones do not come together."""
+        return self.asked > 6 * max(alive, self.arrangement.workers) + 8
 
 
 class Arranger:

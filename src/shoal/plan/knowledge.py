@@ -17,6 +17,8 @@ from shoal.plan.memory import CLIMB, Memory
 
 SLOWER = 0.7
 """A runtime below this share of the best one gets no more inputs."""
+LONGEST_S, FEW = 2.0, 4
+"""A batch should take no longer than this, unless it has only a few inputs: measuring it would take too long."""
 PARABOLA = 2.0
 """What a batch's neighbours count against measurements of the batch itself."""
 WORTH_LOADING, WORTH_LOADING_AT_ONCE = 0.02, 0.1
@@ -99,8 +101,11 @@ class Knowledge:
         """The batches worth looking at next."""
         if self.space.batch is not None:
             return []
-        scores = {setting.batch: estimate.score for setting, estimate in self.known(runtime).items()}
-        return batching.next_to(scores, self.largest(runtime)) if scores else []
+        known = self.known(runtime)
+        scores = {setting.batch: estimate.score for setting, estimate in known.items()}
+        rate = max((estimate.rate for estimate in known.values()), default=0.0)
+        following = batching.next_to(scores, self.largest(runtime)) if scores else []
+        return [batch for batch in following if batch <= max(FEW, rate * LONGEST_S)]
 
     def rises(self, rows: float = math.inf) -> bool:
         """Whether a larger batch may still be a lot better, and items of so many inputs would show it."""

@@ -38,7 +38,7 @@ def fit(points: Mapping[int, float]) -> Line | None:
     spread = sum((x - mean_x) ** 2 for x in points)
     slope = sum((x - mean_x) * (y - mean_y) for x, y in points.items()) / spread if spread else 0.0
     slope = max(0.0, slope)
-    return Line(max(y - slope * x for x, y in points.items()), slope)
+    return Line(max(0.0, *(y - slope * x for x, y in points.items())), slope)
 
 
 class Memory:

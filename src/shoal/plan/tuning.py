@@ -171,7 +171,7 @@ class Tuner:
             trial = self._arranger.trial
         if trial is not None:
             trial.asked += 1
-            if trial.hopeless:
+            if trial.is_hopeless(len(self._loaded)):
                 self._arranger.conclude(None, adopt=False)
                 trial = None
             elif trial.takes(worker, self._loaded):

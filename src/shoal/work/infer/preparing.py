@@ -20,12 +20,12 @@ MOST_PIXELS = ImagePreparation.most_pixels
 """For images that go to a function: nothing in the file says more."""
 
 
-def preparation(preprocess: Preprocess | None, input_: Input) -> Prepare:
-    """What the file asks for. Imports the user's module, where there is one."""
+def preparation(preprocess: Preprocess | None, input_: Input, *, on_gpu: bool = False) -> Prepare:
+    """What the file asks for. Imports the user's module, where there is one. `on_gpu`: the GPU may do a part."""
     if preprocess is not None and preprocess.image is not None:
         from .images import image_preparation
 
-        prepare = image_preparation(preprocess.image)
+        prepare = image_preparation(preprocess.image, on_gpu=on_gpu)
         return prepare if input_.kind == "images" else ColumnPrepare(prepare, input_.column[0])
     function = functions.load(preprocess.function) if preprocess is not None and preprocess.function else None
     return ValuePrepare(_reader(input_), function)

@@ -15,6 +15,7 @@ from . import affine, jpeg
 from .formats import format_of
 from .modes import converted
 from .opening import check_size, decode
+from .pixels import Pixels
 from .sizes import middle, shorter_side
 
 Array = np.ndarray[Any, Any]
@@ -29,16 +30,17 @@ FILTERS = {
 }
 
 
-def image_preparation(spec: ImagePreparation) -> ImagePrepare:
-    """What `preprocess: {image: ...}` asks for."""
-    return ImagePrepare(spec)
+def image_preparation(spec: ImagePreparation, *, on_gpu: bool = False) -> ImagePrepare:
+    """What `preprocess: {image: ...}` asks for; `on_gpu` leaves the arithmetic of batches to the GPU."""
+    return ImagePrepare(spec, on_gpu=on_gpu)
 
 
 class ImagePrepare:
     """`Prepare` for images. Holds nothing that changes; decoding and resizing let other threads run."""
 
-    def __init__(self, spec: ImagePreparation) -> None:
+    def __init__(self, spec: ImagePreparation, *, on_gpu: bool = False) -> None:
         self._spec = spec
+        self._on_gpu = on_gpu and spec.resize != "affine"
         self._filter = FILTERS[spec.filter]
         self._scale = np.float32(spec.scale)
         mean, deviation = spec.normalize
@@ -54,8 +56,14 @@ class ImagePrepare:
         except MemoryError:
             raise Unreadable("memory does not suffice for it") from None
 
-    def batch(self, prepared: Sequence[Array]) -> Array:
-        """Float32, batch x channels x height x width, divided by `scale` and normalised."""
+    def batch(self, prepared: Sequence[Array]) -> Array | Pixels:
+        """Float32, batch x channels x height x width, divided by `scale` and normalised; or what becomes of it."""
+        if not self._on_gpu:
+            return self._computed(prepared)
+        values = np.stack(prepared)
+        return Pixels(values, self._scale, self._mean, self._deviation, lambda: self._computed(values))
+
+    def _computed(self, prepared: Sequence[Array] | Array) -> Array:
         spec = self._spec
         result = np.empty((len(prepared), spec.channels, spec.height, spec.width), np.float32)
         for image, pixels in zip(result, prepared, strict=True):

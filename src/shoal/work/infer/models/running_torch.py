@@ -82,13 +82,27 @@ class TorchPredictor(ArrayPredictor):
         with torch.inference_mode():
             return tuple(_own(tensor) for tensor in _tensors(self._module(self._given(batch))))
 
-    def _given(self, batch: Array) -> Any:
+    def predict(self, batch: Any) -> Any:
+        if hasattr(batch, "array") and self.device != "cuda":
+            batch = batch.array()
+        return super().predict(batch)
+
+    def _check(self, batch: Any) -> None:
+        if not hasattr(batch, "array"):
+            super()._check(batch)
+        elif self._fitting is None:
+            super()._check(batch.array())
+
+    def _given(self, batch: Any) -> Any:
         import numpy as np
         import torch
 
-        given = torch.from_numpy(np.require(batch, requirements=["C", "W"]))
+        values = getattr(batch, "values", batch)
+        given = torch.from_numpy(np.require(values, requirements=["C", "W"]))
         if self.device == "cuda":
             given = self._stage(given).to("cuda", non_blocking=True)
+        if values is not batch:
+            given = _computed(given, batch)
         if given.is_floating_point():
             given = given.to(getattr(torch, self._tensors[0].dtype))
         if self._channels_last and given.ndim == 4:
@@ -131,6 +145,17 @@ class TorchPredictor(ArrayPredictor):
     def close(self) -> None:
         self._module = self._staged = None
         self.release()
+
+
+def _computed(given: Any, pixels: Any) -> Any:
+    """On the GPU what `images` does on processors: channels first, scaled, normalised."""
+    import torch
+
+    def per_channel(values: Any) -> Any:
+        return torch.tensor([float(value) for value in values], device=given.device).view(1, -1, 1, 1)
+
+    scaled = given.permute(0, 3, 1, 2).to(torch.float32).div_(float(pixels.scale))
+    return scaled.sub_(per_channel(pixels.mean)).div_(per_channel(pixels.deviation))
 
 
 def _tensors(found: Any) -> Iterator[Any]:

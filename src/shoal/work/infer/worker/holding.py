@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from shoal.engine.workers.stopwatch import now
@@ -27,7 +28,7 @@ class Holding:
         self.unusable: dict[str, str] = {}
         """Runtimes that failed here, and why. They are not tried again."""
 
-    def get(self, setting: Setting, example: Any) -> tuple[str, Predictor]:
+    def get(self, setting: Setting, example: Callable[[], Any]) -> tuple[str, Predictor]:
         """The model for this setting; where its runtime is of no use, as it was given. Conversions need an example."""
         if setting.threads != self._threads:
             self.close()
@@ -66,11 +67,11 @@ class Holding:
         for runtime in list(self._loaded):
             self._drop(runtime)
 
-    def _load(self, setting: Setting, example: Any) -> Predictor:
+    def _load(self, setting: Setting, example: Callable[[], Any]) -> Predictor:
         found = self._loaded.get(setting.runtime)
         if found is None:
             began = now()
-            found = self._models.load(setting, example)
+            found = self._models.load(setting, example())
             self._loaded[setting.runtime] = found
             self.load_s[setting.runtime] = self.load_s.get(setting.runtime, 0.0) + now() - began
         return found

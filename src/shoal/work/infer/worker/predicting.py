@@ -99,7 +99,7 @@ class Predicting:
             batch = self._prepare.batch([entry.value for entry in good])
         runtime, predictor = self._loaded(setting, batch)
         if self._takes_arrays and not self._proven:
-            misfit = check_fits(predictor.inputs(), batch)
+            misfit = check_fits(predictor.inputs(), _as_array(batch))
             if misfit is not None:
                 raise Misfit(misfit)
         with self.watch.measuring("predicting"):
@@ -108,7 +108,7 @@ class Predicting:
 
     def _loaded(self, setting: Setting, example: Any) -> tuple[str, Predictor]:
         try:
-            return self.holding.get(setting, example)
+            return self.holding.get(setting, lambda: _as_array(example))
         except Failed as error:  # It is no model, and will be none for another input.
             raise Misfit(str(error)) from None
 
@@ -156,6 +156,11 @@ class Predicting:
         if not self._proven and self._failures >= MOST_UNPROVEN:
             raise Failed(sentence)
         collected.fail(entry.position, reason[:LONGEST_REASON])
+
+
+def _as_array(batch: Any) -> Any:
+    """What stands for an array (see `images.pixels`), computed."""
+    return batch.array() if hasattr(batch, "array") else batch
 
 
 def in_a_line(error: BaseException) -> str:

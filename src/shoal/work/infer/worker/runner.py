@@ -50,7 +50,9 @@ class InferRunner:
         assert isinstance(found, Infer)
         sys.setswitchinterval(SWITCH_S)
         self._watch = Stopwatch()
-        self._prepare = preparation(found.preprocess, found.input)
+        on_gpu = gpu and found.model.device != "cpu"
+        on_torch = on_gpu and found.model.kind == "torchscript"
+        self._prepare = preparation(found.preprocess, found.input, on_gpu=on_torch)
         holding = Holding(models(found.model, found.folder, cache_folder("models"), gpu=gpu))
         self._predicting = Predicting(
             holding,
@@ -60,7 +62,7 @@ class InferRunner:
             takes_arrays=found.model.kind != "function",
             precision=found.model.precision,
         )
-        self._readers = Readers(remote=is_url(found.input.target), on_gpu=gpu and found.model.device != "cpu")
+        self._readers = Readers(remote=is_url(found.input.target), on_gpu=on_gpu)
         self._course = Course(self._predicting, self._readers)
         self._open = opening(found.input, data)
         self._writer = PartWriter(found.output, data, run)

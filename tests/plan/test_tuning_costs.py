@@ -1,0 +1,127 @@
+"""What tuning costs, and what it finds: whole runs of the tuner on simulated nodes, over seeds of noise."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from plan.simulated import GIB, Node, Surface, compare, contended, gpu, resnet, tiny
+from shoal.model.tuning import Heard
+from shoal.plan.tuning import Tuner
+
+RUNTIMES = ("as-given", "frozen", "onnxruntime", "openvino")
+SEEDS = range(6)
+QUICK_LOADS = {"as-given": 0.5, "frozen": 1.0, "onnxruntime": 2.0, "openvino": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("surface", "apart_s", "regret"),
+    [
+        (resnet(), 0.1, 0.05),
+        (tiny(), 0.1, 0.05),
+        (resnet(memory_bytes=3 * GIB // 2), 0.1, 0.05),
+        (resnet(loads=QUICK_LOADS, threading=1.12), 0.1, 0.06),
+        (resnet(cpu=4, law=contended), 4.0, 0.08),
+    ],
+    ids=["large model", "small model", "little memory", "threads beat workers", "contention"],
+)
+def test_little_is_lost_by_tuning_and_the_choice_is_close_to_the_best_of_the_grid(
+    surface: Surface, apart_s: float, regret: float
+) -> None:
+    results = [compare(surface, seed, apart_s=apart_s) for seed in SEEDS]
+    assert statistics.mean(result.regret for result in results) <= regret
+    assert max(result.regret for result in results) <= regret + 0.05  # Noise is different in both runs.
+    assert min(result.choice for result in results) >= 0.95
+
+
+def test_the_same_holds_for_a_gpu_that_many_workers_have_to_decode_for() -> None:
+    for seed in range(2):
+        result = compare(gpu(), seed, best_s=60.0)
+        assert result.regret <= 0.15  # The workers come one step after the other, and each has to load.
+        assert result.choice >= 0.95
+        assert result.tuner.chosen()[1] == 16
+
+
+@pytest.mark.parametrize("item_s", [2.0, 10.0])
+def test_it_does_not_matter_much_how_long_items_are(item_s: float) -> None:
+    results = [compare(resnet(), seed, item_s=item_s) for seed in SEEDS]
+    assert statistics.mean(result.regret for result in results) <= 0.055
+    assert min(result.choice for result in results) >= 0.95
+
+
+@pytest.mark.parametrize("best", RUNTIMES)
+def test_the_fastest_runtime_is_found_whichever_it_is(best: str) -> None:
+    rates = {name: 12.0 if name == best else 6.0 for name in RUNTIMES}
+    surface = resnet(rates)
+    for seed in range(3):
+        node = Node(surface, Tuner(surface.space()), seed)
+        node.run(12_000)
+        setting, _ = node.tuner.chosen()
+        assert setting.runtime == best
+
+
+def test_a_short_run_of_a_small_model_is_not_slower_than_without_tuning() -> None:
+    surface = tiny()
+    plain = surface.space()._replace(runtimes=("as-given",))
+    for rows in (1, 10, 100, 1000):
+        untuned = Node(surface, Tuner(plain), 0, noise=0.0).run(rows)
+        assert Node(surface, Tuner(surface.space()), 0, noise=0.0).run(rows) <= untuned * 1.01
+
+
+def test_a_short_run_of_a_large_model_tries_nothing_that_it_cannot_earn_back() -> None:
+    surface = resnet()
+    plain = surface.space()._replace(runtimes=("as-given",))
+    for rows in (20, 60):
+        untuned = Node(surface, Tuner(plain), 0, noise=0.0).run(rows)
+        assert Node(surface, Tuner(surface.space()), 0, noise=0.0).run(rows) <= untuned * 1.05
+
+
+def test_a_batch_climbs_fast_where_larger_ones_are_a_lot_better() -> None:
+    surface = gpu(8000.0)
+    node = Node(surface, Tuner(surface.space(workers=4)), 0)
+    node.run(600_000)
+    reached = next(now for now, _, _, advice in node.log if advice.steps[-1].setting.batch >= 256)
+    assert reached < 3.0 + 5.0  # Loading takes three seconds.
+    assert node.tuner.chosen()[0].batch >= 512
+
+
+def test_workers_that_hinder_each_other_are_seen_in_the_law() -> None:
+    surface = resnet(cpu=4, law=contended, memory_bytes=64 * GIB)
+    node = Node(surface, Tuner(surface.space()), 1, apart_s=4.0, noise=0.01)
+    node.run(6000)
+    law = node.tuner.law()
+    assert law is not None
+    assert law.gain(4) < 0.08  # A quarter, if nothing stood in its way.
+    assert node.tuner.document()["usl"] == law._asdict()
+
+
+def test_what_has_changed_is_tuned_again() -> None:
+    surface = resnet({"as-given": 10.0}, {"as-given": 0.5})
+    node = Node(surface, Tuner(surface.space()), 3)
+    states: list[bool] = []
+    node.slowdown = lambda now: 1.0 if now < 100 else 0.4
+    tell = node.tuner.tell
+
+    def told(worker: int, heard: Heard) -> None:
+        tell(worker, heard)
+        states.append(node.tuner.settled())
+
+    node.tuner.tell = told  # type: ignore[method-assign]
+    node.run(6000)
+    first = states.index(True)
+    again = states.index(False, first)
+    assert True in states[again:]
+    rate = node.tuner.rate()
+    assert rate is not None
+    assert rate == pytest.approx(0.4 * surface.node(*node.tuner.chosen()), rel=0.1)
+
+
+def test_fewer_workers_than_cores_are_tuned_all_the_same() -> None:
+    surface = resnet(cpu=4)
+    node = Node(surface, Tuner(surface.space()), 0, workers=2)
+    node.run(3000)
+    assert node.settled_s is not None
+    rate = node.tuner.rate()
+    assert rate is not None
+    assert rate == pytest.approx(surface.node(node.tuner.chosen()[0], 2), rel=0.15)
