@@ -309,9 +309,11 @@ def test_an_input_at_which_two_workers_died_is_left_out():
 def test_readers_are_more_when_bytes_are_slow_to_come_and_the_cores_are_idle():
     readers = Readers(remote=False, on_gpu=False)
     assert readers.executor(1) is None
-    readers.learn(reading_s=1.0, waited_s=0.0, busy_s=1.0, wall_s=1.0, threads=1)
+    readers.learn(reading_s=1.0, decoding_s=0.1, waited_s=0.0, busy_s=1.0, wall_s=1.0, threads=1)
     assert readers.executor(1) is None, "the cores are busy"
-    readers.learn(reading_s=0.5, waited_s=0.0, busy_s=0.4, wall_s=1.0, threads=1)
+    readers.learn(reading_s=0.2, decoding_s=0.3, waited_s=0.0, busy_s=0.4, wall_s=1.0, threads=1)
+    assert readers.executor(1) is None, "it is not the bytes that take time"
+    readers.learn(reading_s=0.5, decoding_s=0.1, waited_s=0.0, busy_s=0.4, wall_s=1.0, threads=1)
     assert readers.executor(1) is not None
     readers.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-MOST_THREADS = 64
+MOST_THREADS, MOST_LOCAL = 64, 8
 REMOTE_THREADS = 8
 """To begin with, where inputs come over a network."""
 SLOW_SHARE = 0.05
@@ -20,6 +20,7 @@ class Readers:
 
     def __init__(self, *, remote: bool, on_gpu: bool) -> None:
         self._on_gpu = on_gpu
+        self._remote = remote
         self._wanted = REMOTE_THREADS if remote else 0
         self._executor: ThreadPoolExecutor | None = None
         self._size = 0
@@ -50,11 +51,15 @@ class Readers:
         """How many inputs are prepared ahead: another batch, and something for every thread, as memory allows."""
         return min(2 * batch + 4 * self._size, max(batch, MOST_AHEAD))
 
-    def learn(self, reading_s: float, waited_s: float, busy_s: float, wall_s: float, threads: int) -> None:
-        """After an item: where its time went."""
-        slow = (waited_s if self._executor is not None else reading_s) > SLOW_SHARE * wall_s
-        if slow and busy_s < IDLE_SHARE * wall_s * max(threads, 1):
-            self._wanted = min(MOST_THREADS, max(2, 2 * max(self._wanted, self._size)))
+    def learn(
+        self, reading_s: float, decoding_s: float, waited_s: float, busy_s: float, wall_s: float, threads: int
+    ) -> None:
+        """After an item: where its time went. More threads help where bytes are what is waited for, not cores."""
+        waits = (waited_s if self._executor is not None else reading_s) > SLOW_SHARE * wall_s
+        for_bytes = self._remote or reading_s > 2 * decoding_s
+        if waits and for_bytes and busy_s < IDLE_SHARE * wall_s * max(threads, 1):
+            most = MOST_THREADS if self._remote else MOST_LOCAL
+            self._wanted = min(most, max(2, 2 * max(self._wanted, self._size)))
 
     def close(self) -> None:
         """Nobody wants what they have not begun."""

@@ -94,7 +94,8 @@ class InferRunner:
             raise
         wall, seconds = now() - began, dict(self._watch.seconds)
         threads = Advice.read(work.params[ADVICE]).steps[-1].setting.threads
-        self._readers.learn(seconds.get("reading", 0.0), intake.waited_s, busy_s() - busy, wall, threads)
+        reading, decoding = seconds.get("reading", 0.0), seconds.get("decoding", 0.0)
+        self._readers.learn(reading, decoding, intake.waited_s, busy_s() - busy, wall, threads)
         facts = Facts(
             len(collected.positions), len(collected.errors), intake.read_bytes, seconds, work.attempt
         )
