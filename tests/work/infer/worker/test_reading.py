@@ -41,7 +41,7 @@ def test_inputs_that_were_read_ahead_are_there_when_more_threads_come():
     held = Held(500)
     intake = Intake(held, AsItIs(), Stopwatch())
     intake.reach_ahead(first, 500)  # Far more than the threads can have begun with.
-    readers.learn(reading_s=1.0, waited_s=1.0, busy_s=0.0, wall_s=1.0, threads=1)
+    readers.learn(reading_s=1.0, decoding_s=0.0, waited_s=1.0, busy_s=0.0, wall_s=1.0, threads=1)
     second = readers.executor(1)
     assert second is not first
     assert second._max_workers > REMOTE_THREADS
