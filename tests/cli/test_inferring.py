@@ -60,7 +60,7 @@ def test_what_fails_for_every_item_is_said_once_at_the_end(shoal: Callable[..., 
     said = [line for line in done.stderr.splitlines() if line.startswith("Failed: ")]
     assert len(said) == 1
     assert re.match(r"Failed: i\d+, i\d+, i\d+: .*no voice", said[0])
-    assert "0 rows, items 3 failed" in done.stderr
+    assert re.search(r"0 rows, items [34] failed", done.stderr)  # One may end with the one that is too many.
     assert "Chosen" not in done.stderr
 
 

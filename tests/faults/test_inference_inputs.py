@@ -232,11 +232,13 @@ def test_a_class_that_fails_on_one_input_gives_rows_for_all_others(place):
                 return {"width": [image.size[0] for image in batch]}
         """,
     )
-    (place.folder / "in" / "odd.jpg").write_bytes(picture(1, size=31))
+    # The first of all: nothing that went well before shows that it is not the model.
+    (place.folder / "in" / "000" / "00.jpg").write_bytes(picture(1, size=31))
     changed = {"model": {"function": "mine:Model"}, "preprocess": None, "postprocess": None}
+    changed |= {"output": {"path": "out/", "preserve_order": True}, "tune": {"batch": 1}}
     place.json("run", inference(place, limits={"errors": "1%"}, **changed), "--json")
     found = output(place.folder / "out")
-    assert found.errors == {"in/odd.jpg": "the model failed: ValueError: too odd for me"}
+    assert found.errors == {"in/000/00.jpg": "the model failed: ValueError: too odd for me"}
     assert len(found.rows) == 200
 
 

@@ -60,6 +60,7 @@ def growth(samples):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_two_hundred_thousand_inputs_need_no_more_memory_than_few(place):
     fill(place.folder / "in", INPUTS)
     write_model(place.folder / "model.onnx")
@@ -93,7 +94,7 @@ def test_a_batch_too_large_for_memory_is_halved_until_it_fits(place):
     changed = {"model": {"function": "mine:Model"}, "postprocess": None}
     ended = place.json("run", inference(place, tune={"batch": 64, "item": 100}, **changed), "--json")
     assert (ended["infer"]["rows"], ended["infer"]["errors"]) == (300, 0)
-    assert {row["size"] for row in output(place.folder / "out").rows.values()} <= set(range(1, 11))
+    assert max(row["size"] for row in output(place.folder / "out").rows.values()) == 8
 
 
 def test_a_worker_that_may_not_have_more_memory_goes_on_with_smaller_batches(place):

@@ -82,6 +82,7 @@ def test_answers_that_never_come_are_asked_for_again(bucket, unreliable, place):
 
 
 @pytest.mark.s3
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_told_in_a_sentence(bucket, unreliable, place):
     upload(place, f"{bucket.url}/in", 20)
     proxy = unreliable(bucket.server.endpoint, every=1, ways=("503",))
@@ -115,6 +116,7 @@ def test_a_server_that_is_away_for_a_while_costs_nothing(bucket, unreliable, pla
 
 @pytest.mark.s3
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_server_that_goes_away_for_good_costs_nothing_that_is_done(bucket, unreliable, place):
     upload(place, f"{bucket.url}/in", 200)
     proxy = unreliable(bucket.server.endpoint, every=0)

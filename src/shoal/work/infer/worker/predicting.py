@@ -48,7 +48,9 @@ class Predicting:
         self._proven = False
         """Whether the model has taken anything yet: before, its failure may not be the fault of an input."""
         self._failures = 0
-        """Inputs that it failed on before."""
+        """Inputs that it failed on."""
+        self._sentence: str | None = None
+        """What to say of the model if it was its fault."""
         self._caps: dict[str, int] = {}
         """The largest batch for which memory suffices, by runtime, where it did not."""
         self.to_compare: set[str] = set()
@@ -63,6 +65,7 @@ class Predicting:
         """A new item begins: what is told about the last one has been told."""
         self.differences = {}
         self.out_of_memory = []
+        self._sentence = None
         self.holding.load_s = {}
 
     def run(self, setting: Setting, taken: Sequence[Taken], collected: Collected) -> str | None:
@@ -153,9 +156,15 @@ class Predicting:
     def _suspect(self, entry: Taken, reason: str, sentence: str, collected: Collected) -> None:
         """A single input did not go through. When no other has so far, it may be the model: `sentence` says so."""
         self._failures += 1
-        if not self._proven and self._failures >= MOST_UNPROVEN:
-            raise Failed(sentence)
+        self._sentence = sentence
+        if self._failures >= MOST_UNPROVEN:
+            self.settle()
         collected.fail(entry.position, reason[:LONGEST_REASON])
+
+    def settle(self) -> None:
+        """After an item: raises `Failed` where the model failed, and has never taken anything."""
+        if self._sentence is not None and not self._proven:
+            raise Failed(self._sentence)
 
 
 def _as_array(batch: Any) -> Any:

@@ -88,6 +88,7 @@ class InferRunner:
         intake = self._begun(work)
         try:
             collected, heard = self._go(work, intake)
+            self._predicting.settle()
         except BaseException:
             intake.give_up()
             raise
