@@ -89,19 +89,22 @@ class Tuning:
     # What the source asks and tells.
 
     def rows(self) -> int:
-        """How many inputs the next item should have."""
+        """How many inputs the next item should have: fewer towards the end, so that all workers end together."""
         if self._tune.item is not None:
             return self._tune.item
-        tuners = list(self._tuners.values())
-        if not tuners:
-            return self._tuner(self._any_machine()).rows_for(ITEM_S)
+        tuners = list(self._tuners.values()) or [self._tuner(self._any_machine())]
         rows = min(tuner.rows_for(ITEM_S) for tuner in tuners)
         left = self.left()
         if left is not None:
-            fewest = min(tuner.rows_for(SHORTEST_S) for tuner in tuners)
             workers = sum(self._workers.values()) or 1
-            rows = min(rows, max(fewest, -(-left // (2 * workers))))
+            rows = min(rows, max(self._fewest(), -(-left // (2 * workers))))
         return max(1, min(rows, MOST_ROWS))
+
+    def _fewest(self) -> int:
+        """What the slowest worker does in the shortest time that an item should take; 1 while nothing is known."""
+        rates = [tuner.rate() for tuner in self._tuners.values()]
+        workers = max(1, min(self._workers.values(), default=1))
+        return max(1, int(SHORTEST_S * min((rate or 0.0 for rate in rates), default=0.0) / workers))
 
     def told(self, item: Item, heard: Heard) -> None:
         kind, worker = self._out.pop(item.seq, (None, 0))
