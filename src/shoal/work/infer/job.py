@@ -196,7 +196,7 @@ class InferJob(Hooks):
     ) -> Plan:
         from shoal.work.infer.planning import plan
 
-        return plan(self, nodes, capacity, profile, learned or {})
+        return plan(self, nodes, capacity, learned or {})
 
 
 def _is_alive(run: str, home: str) -> bool:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from shoal.files import pause
 from shoal.model import Decision, Node, Plan, Prediction
-from shoal.model.profile import Profile
 from shoal.plan.tuning import Tuner
 from shoal.units import format_share
 from shoal.work.infer.tuning import Tuning, machine_of
@@ -23,13 +22,10 @@ SPREAD = 0.12
 """How far a run may lie from what is predicted from the last one, as a share of it."""
 
 
-def plan(
-    job: InferJob, nodes: Sequence[Node], capacity: int, profile: Profile | None, learned: Learned
-) -> Plan:
+def plan(job: InferJob, nodes: Sequence[Node], capacity: int, learned: Learned) -> Plan:
     usable = [node for node in nodes if job.need.refusal(node) is None]
     known = {machine_of(node, job.need).kind for node in usable} & _measured(learned)
-    startup_s = (profile.startup_s if profile is not None else None) or 0.0
-    prediction = _predict(job, usable, learned, startup_s) if known else None
+    prediction = _predict(job, usable, learned) if known else None
     decisions = (
         _places(job, usable, capacity),
         *(_tuned(job, usable, learned) if known else _to_tune(job)),
@@ -92,7 +88,7 @@ def _recalled(job: InferJob, nodes: Sequence[Node], learned: Learned) -> Tuning:
     return tuning
 
 
-def _predict(job: InferJob, nodes: Sequence[Node], learned: Learned, startup_s: float) -> Prediction | None:
+def _predict(job: InferJob, nodes: Sequence[Node], learned: Learned) -> Prediction | None:
     """From the rate of the last run, where the inputs can be counted quickly."""
     count = _count(job)
     tuning = _recalled(job, nodes, learned)
@@ -102,6 +98,7 @@ def _predict(job: InferJob, nodes: Sequence[Node], learned: Learned, startup_s: 
         rates.append(tuner.rate())
     if count is None or not rates or None in rates:
         return None
+    startup_s = max(float(document.get("startup_s", 0.0)) for document in learned.values())
     middle = startup_s + count / sum(rate for rate in rates if rate)
     wide = SPREAD * middle + 0.5
     return Prediction(max(0.0, middle - wide), middle, middle + wide)
