@@ -6,8 +6,9 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from shoal.errors import Problem
+from shoal.errors import Problem, several
 from shoal.model.packages import Packages
+from shoal.spec import Workload
 from shoal.spec.requirements import requirement_problem
 
 _COMMENT = re.compile(r"(^|\s+)#.*$")
@@ -27,6 +28,14 @@ def read_requirements(requirements: Sequence[str], folder: str) -> tuple[Package
         else:
             reading.lines.append(line)
     return Packages(tuple(reading.lines), tuple(reading.constraints)), reading.problems
+
+
+def packages_of(spec: Workload) -> Packages:
+    """The same of a workload; raises `SpecError` when they cannot be read."""
+    packages, problems = read_requirements(spec.requirements, spec.folder)
+    if problems:
+        raise several(problems)
+    return packages
 
 
 class _Reading:

@@ -6,6 +6,7 @@ import os
 from hashlib import blake2b
 
 from shoal.spec import Infer
+from shoal.work.digest import digest
 
 WHOLE_BYTES = 256 << 20
 """Larger models are known by their size and the time they were written at."""
@@ -29,7 +30,7 @@ def fingerprint(spec: Infer) -> str:
         spec.resources.cpu,
         spec.resources.gpu,
     )
-    return blake2b(repr(parts).encode(), digest_size=8).hexdigest()
+    return digest(repr(parts))
 
 
 def _of_file(path: str) -> str:

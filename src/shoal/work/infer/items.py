@@ -7,11 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shoal.model.item import HIDDEN
-
-try:
-    from _blake2 import blake2b  # `hashlib` loads OpenSSL: 2 ms that every start would pay.
-except ImportError:
-    from hashlib import blake2b
+from shoal.work.digest import digest
 
 COUNT = "inputs"
 """The one parameter that people see."""
@@ -29,8 +25,7 @@ HEARD = f"{HIDDEN}heard"
 
 def content_of(listed: Mapping[str, Any]) -> str:
     """Equal for the same list of inputs."""
-    text = json.dumps(listed, sort_keys=True, ensure_ascii=True)
-    return blake2b(text.encode(), digest_size=8).hexdigest()
+    return digest(json.dumps(listed, sort_keys=True, ensure_ascii=True))
 
 
 def item_id(seq: int) -> str:

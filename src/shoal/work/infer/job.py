@@ -24,7 +24,7 @@ from shoal.work.infer.models import models
 from shoal.work.infer.source import InferSource
 from shoal.work.infer.tuning import Tuning
 from shoal.work.job import Conclusion, Hooks, Learned, Past
-from shoal.work.requirements import read_requirements
+from shoal.work.requirements import packages_of, read_requirements
 
 RUNNER = "shoal.work.infer.worker.runner:InferRunner"
 LOOK_S = 0.02
@@ -80,10 +80,7 @@ class InferJob(Hooks):
 
     @cached_property
     def packages(self) -> Packages:
-        packages, problems = read_requirements(self.spec.requirements, self.spec.folder)
-        if problems:
-            raise several(problems)
-        return packages
+        return packages_of(self.spec)
 
     def imports(self) -> Mapping[str, str]:
         from shoal.work.infer.checking import modules

@@ -6,18 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from shoal.model import Item
 from shoal.spec.cell import Cell, text_of
-
-try:
-    from _blake2 import blake2b  # `hashlib` loads OpenSSL: 2 ms that every start would pay.
-except ImportError:
-    from hashlib import blake2b
-
-DIGEST_BYTES = 8
-
-
-def digest(text: str) -> str:
-    """A short name for a text, the same on every machine."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).hexdigest()
+from shoal.work.digest import digest
 
 
 def content_of(columns: Sequence[str], row: Sequence[Cell]) -> str:

@@ -13,9 +13,9 @@ from shoal.model.packages import Packages
 from shoal.model.profile import Profile
 from shoal.shape.pool import Policy, Source
 from shoal.spec import Sweep
+from shoal.work.digest import digest
 from shoal.work.job import Conclusion, Hooks, Learned, Past
-from shoal.work.requirements import read_requirements
-from shoal.work.sweep.items import digest
+from shoal.work.requirements import packages_of, read_requirements
 from shoal.work.sweep.rows import GridRows, Rows, RowSource, TableRows
 
 FUNCTION_TRIAL = "shoal.work.sweep.trial:FunctionTrial"
@@ -92,10 +92,7 @@ class SweepJob(Hooks):
 
     @cached_property
     def packages(self) -> Packages:
-        packages, problems = read_requirements(self.spec.requirements, self.spec.folder)
-        if problems:
-            raise several(problems)
-        return packages
+        return packages_of(self.spec)
 
     def imports(self) -> Mapping[str, str]:
         from shoal.work.sweep.imports import imports_of
