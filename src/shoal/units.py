@@ -94,6 +94,11 @@ def format_seconds(s: float) -> str:
     return f"{s:.0f}s"
 
 
+def format_number(number: float) -> str:
+    """For people, with three digits that count: `12.6`, `0.104`, `1,577`, `15,770`."""
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
 def format_share(fraction: float) -> str:
     """For people: `1%`, `0.25%`, `33.3%`."""
     return f"{fraction * 100:.3g}%"

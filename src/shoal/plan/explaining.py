@@ -9,7 +9,7 @@ from shoal.model import Decision
 from shoal.model.tuning import Setting, Space
 from shoal.plan.knowledge import Knowledge
 from shoal.plan.memory import MARGIN
-from shoal.units import format_seconds, format_size
+from shoal.units import format_number, format_seconds, format_size
 
 VERSION = 1
 
@@ -53,7 +53,7 @@ def _runtime(known: Knowledge, setting: Setting) -> str:
             told.append(f"{name} is slower: {known.slower[name]}")
         elif found is not None:
             told.append(f"{name} does {_rate(found[1].rate)} a worker with batch {found[0].batch}")
-        elif name in known.ratios:
+        elif name in known.ratios and name != known.space.runtimes[0]:
             base = known.space.runtimes[0]
             told.append(f"{name} did {known.ratios[name]:.2f} times what {base} did, when it was measured")
         elif name in known.not_tried:
@@ -69,7 +69,7 @@ def _batch(known: Knowledge, setting: Setting) -> str:
     points = {each.batch: estimate.rate for each, estimate in known.known(setting.runtime).items()}
     if not points:
         return _unknown(known)
-    rates = ", ".join(f"{batch}: {rate:.4g}" for batch, rate in sorted(points.items()))
+    rates = ", ".join(f"{batch}: {format_number(rate)}" for batch, rate in sorted(points.items()))
     bound = known.memory.largest.get(setting.runtime)
     capped = "" if bound is None else f"; memory ran out beyond {bound}"
     return f"inputs/s a worker by batch: {rates}{capped}"
@@ -104,7 +104,7 @@ def _workers(known: Knowledge, workers: int) -> str:
     points, law = known.scaling(), known.law()
     if law is None or len(points) < 2:
         return _arrangements(known) or _shared(known)
-    measured = ", ".join(f"{count}: {rate:.4g}" for count, rate in sorted(points.items()))
+    measured = ", ".join(f"{count}: {format_number(rate)}" for count, rate in sorted(points.items()))
     gain = law.gain(workers)
     return (
         f"inputs/s of a node by workers: {measured}; by the law of scalability (contention {law.contention:.2g}, "
@@ -137,7 +137,7 @@ def _unknown(known: Knowledge) -> str:
 
 
 def _rate(rate: float | None) -> str:
-    return "?" if rate is None else f"{rate:.4g} inputs/s"
+    return "?" if rate is None else f"{format_number(rate)} inputs/s"
 
 
 def document(known: Knowledge) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from shoal.plan import batching, usl
 from shoal.plan.arranging import Arrangement, Arranger, permitted
 from shoal.plan.curve import Curve, Estimate
 from shoal.plan.memory import CLIMB, Memory
+from shoal.units import format_number
 
 SLOWER = 0.7
 """A runtime below this share of the best one gets no more inputs."""
@@ -165,7 +166,9 @@ class Knowledge:
                 and estimate.sure >= 0.5
                 and not (self.on_gpu and self.rises())
             ):
-                self.slower[name] = f"{estimate.rate:.4g} inputs/s a worker, {best} does {top.rate:.4g}"
+                self.slower[name] = (
+                    f"{format_number(estimate.rate)} inputs/s a worker, {best} does {format_number(top.rate)}"
+                )
 
     def scaling(self) -> dict[int, float]:
         """Inputs a second of a node by the number of workers, threads being alike where that was measured."""

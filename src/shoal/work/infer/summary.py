@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shoal.units import format_seconds, format_size
+from shoal.units import format_number, format_seconds, format_size
 from shoal.work.infer.outputs import Totals
 
 PHASES = ("listing", "reading", "decoding", "preprocessing", "predicting", "writing")
@@ -65,8 +65,12 @@ def _speed(document: Mapping[str, Any]) -> str:
     whole, rest = document["rows_per_second"], document["rows_per_second_without_listing"]
     if not whole:
         return ""
-    said = f", {_number(whole)} a second"
-    return f"{said} ({_number(rest)} without listing)" if _number(rest) != _number(whole) else said
+    said = f", {format_number(whole)} a second"
+    return (
+        f"{said} ({format_number(rest)} without listing)"
+        if format_number(rest) != format_number(whole)
+        else said
+    )
 
 
 def _read(document: Mapping[str, Any]) -> str:
@@ -97,10 +101,6 @@ def _order(phase: str) -> tuple[int, str]:
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def _number(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _shortened(text: str) -> str:
