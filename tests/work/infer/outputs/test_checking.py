@@ -24,13 +24,20 @@ def messages(output: Output, given: Input, folder: Path) -> list[str]:
         (Output(path="link/out"), Input(images="data")),
         (Output(path="data/out"), Input(parquet="data/**/*.parquet")),
         (Output(path="."), Input(parquet="*.parquet")),
-        (Output(path="s3://ions/2024/out"), Input(images="s3://ions/2024/")),
-        (Output(path="s3://ions/out"), Input(parquet="s3://ions/*/part-*.parquet")),
-        (
+        pytest.param(
+            Output(path="s3://ions/2024/out"), Input(images="s3://ions/2024/"), marks=pytest.mark.s3
+        ),
+        pytest.param(
+            Output(path="s3://ions/out"), Input(parquet="s3://ions/*/part-*.parquet"), marks=pytest.mark.s3
+        ),
+        pytest.param(
             Output(path="s3://ions/a", endpoint="http://127.0.0.1:1"),
             Input(images="s3://ions", endpoint="http://127.0.0.1:1"),
+            marks=pytest.mark.s3,
         ),
-        (Output(path="hdfs://h:1/data/out"), Input(images="hdfs://h:1/data")),
+        pytest.param(
+            Output(path="hdfs://h:1/data/out"), Input(images="hdfs://h:1/data"), marks=pytest.mark.hdfs
+        ),
     ],
     ids=str,
 )
@@ -51,9 +58,15 @@ def test_an_output_that_would_be_read_as_input_is_refused(
         (Output(path="data-out"), Input(images="data")),
         (Output(path="data/out"), Input(images="data/*.jpg")),
         (Output(path="data/out"), Input(parquet="data/*.parquet")),
-        (Output(path="s3://ions/2024-out"), Input(images="s3://ions/2024")),
-        (Output(path="s3://other/2024/out"), Input(images="s3://ions/2024")),
-        (Output(path="s3://ions/2024/out", endpoint="http://127.0.0.1:1"), Input(images="s3://ions/2024")),
+        pytest.param(Output(path="s3://ions/2024-out"), Input(images="s3://ions/2024"), marks=pytest.mark.s3),
+        pytest.param(
+            Output(path="s3://other/2024/out"), Input(images="s3://ions/2024"), marks=pytest.mark.s3
+        ),
+        pytest.param(
+            Output(path="s3://ions/2024/out", endpoint="http://127.0.0.1:1"),
+            Input(images="s3://ions/2024"),
+            marks=pytest.mark.s3,
+        ),
         (Output(path="out"), Input(images="http://127.0.0.1:1/x.jpg")),
     ],
     ids=str,
