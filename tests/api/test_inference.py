@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import shoal
+from shoal.api.reading import runs
+from shoal.errors import SpecError
 
 MODEL = """\
 class Length:
     def __call__(self, batch):
         return {"length": [len(text) for text in batch]}
 
+class Ones:
+    def __call__(self, batch):
+        return {"length": [1 for _ in batch]}
+
 class Broken:
     def __call__(self, batch):
         raise RuntimeError("no")
+"""
+TAKEN = """\
+import json
+from pathlib import Path
+
+class Length:
+    def __call__(self, batch):
+        Path("out/.shoal-output/run.json").write_text(json.dumps({"run": "other-1", "home": "."}))
+        return {"length": [len(text) for text in batch]}
 """
 WORKLOAD = """\
 kind: infer
@@ -59,3 +75,22 @@ def test_an_inference_without_rows_is_an_empty_table() -> None:
     run = shoal.run("lengths.yaml", sets=["model.function=length:Broken"])
     assert run.state == "failed"
     assert run.table().num_rows == 0
+
+
+def test_an_output_that_is_taken_before_the_end_is_no_run_that_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "length.py").write_text(TAKEN)
+    with pytest.raises(SpecError, match="is the output of run other-1 now"):
+        shoal.run("lengths.yaml")
+    (run,) = runs()
+    assert run.state == "failed"
+
+
+def test_a_bad_row_with_a_key_of_another_type_is_an_error_like_others(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"id": 1, "t": "a"}\n{"id": "abc"}\n{"id": 2, "t": "b"}\n')
+    sets = ["input={jsonl: rows.jsonl, key: id, column: t}", "limits.errors=1", "model.function=length:Ones"]
+    run = shoal.run("lengths.yaml", sets=sets)
+    assert run.state == "succeeded"
+    assert run.table().column("id").to_pylist() == [1, 2]
+    (error,) = pq.read_table(tmp_path / "out" / "errors.parquet").to_pylist()
+    assert error["id"] is None
+    assert error["reason"].endswith('; its key id is "abc"')

@@ -105,6 +105,9 @@ class Session:
             self._fail()
             what = f"All that ran has ended, and what was done is recorded, but not all could be written: {error}"
             raise FileError(what, hint=self._once_mended(error)) from error
+        except BaseException:
+            self._fail()
+            raise
 
     def _once_mended(self, error: FileError) -> str:
         again = " --failed" if self.store.counts().get("failed") else ""

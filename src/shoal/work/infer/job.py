@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from shoal.engine.workers.runner import Failed
 from shoal.engine.workers.stopwatch import now
-from shoal.errors import NotFound, several
+from shoal.errors import FileError, NotFound, several
 from shoal.files import is_url, pause
 from shoal.model import Factory, Item, Need, Node, Plan
 from shoal.model.packages import Packages
@@ -173,17 +174,20 @@ class InferJob(Hooks):
         assert self._tuning is not None
         self._listing.close()
         done = ((item.seq, metrics[FACTS]) for item, metrics in items)
-        return conclude(
-            self.spec,
-            self._run,
-            done,
-            self._listing,
-            self._source,
-            self._tuning,
-            seconds,
-            self._notes,
-            self._resumed,
-        )
+        try:
+            return conclude(
+                self.spec,
+                self._run,
+                done,
+                self._listing,
+                self._source,
+                self._tuning,
+                seconds,
+                self._notes,
+                self._resumed,
+            )
+        except Failed as error:  # Parts are not what the workers left: told as a sentence here, too.
+            raise FileError(str(error)) from error
 
     def tidy(self) -> None:
         outputs.tidy(self.spec.output, self.spec.folder)

@@ -237,3 +237,36 @@ print(json.dumps([totals.errors, most() - before]))
     errors, grown_mib = json.loads(made.stdout)
     assert errors == 300_000
     assert grown_mib < 60
+
+
+def write_ids(writer: PartWriter, seq: int, good: list[Any], bad: list[Any]) -> tuple[int, dict[str, Any]]:
+    errors = [({"id": each}, "no text") for each in bad]
+    columns = {"label": ["on"] * len(good)} if good else {}
+    return seq, document_of(writer.write(seq, 1, "c", {"id": good}, columns, errors, Facts(0, 0)))
+
+
+def test_an_error_whose_key_is_of_another_type_is_told_in_its_reason(
+    local_output: Output, writer: PartWriter
+) -> None:
+    done = [write_ids(writer, 0, [1, 2], ["abc", None]), write_ids(writer, 1, [3], [4, 1.5])]
+    totals = finish(local_output, ".", RUN, done)
+    assert totals.reasons == {"no text": 4}
+    assert [(row["id"], row["reason"]) for row in table(local_output)] == [
+        (None, 'no text; its key id is "abc"'),
+        (None, "no text"),
+        (4, "no text"),
+        (None, "no text; its key id is 1.5"),
+    ]
+    tidy(local_output, ".")
+    before = table(local_output)
+    assert finish(local_output, ".", RUN, done) == totals
+    assert table(local_output) == before
+
+
+def test_errors_of_one_item_may_have_keys_of_several_types(local_output: Output, writer: PartWriter) -> None:
+    odd = [None, 7, "abc", 10**30, [1], 8]
+    finish(local_output, ".", RUN, [write_ids(writer, 0, [], odd), write_ids(writer, 1, [], ["x", "y"])])
+    found = table(local_output)
+    assert [row["id"] for row in found] == [None, 7, None, None, None, 8, None, None]
+    told = [row["reason"].removeprefix("no text; its key id is ") for row in found if row["id"] is None]
+    assert told == ["no text", '"abc"', f"{10**30}", "[1]", '"x"', '"y"']

@@ -19,6 +19,7 @@ from shoal.files import Storage
 from shoal.store.arrow import column
 from shoal.work.infer.outputs.columns import arrays_of, table_of
 from shoal.work.infer.outputs.layout import ERRORS
+from shoal.work.infer.outputs.misfits import bare, keys_as, with_misfits
 from shoal.work.infer.outputs.parts import METADATA
 from shoal.work.infer.outputs.schemas import final, merged
 
@@ -84,7 +85,7 @@ def _write(path: str, storage: Storage, items: Mapping[int, ItemErrors], schema:
 
 def _count(reasons: Counter[str], found: Sequence[str | None]) -> None:
     """Reasons may all be different, as when they name the file; then the rare ones are forgotten now and then."""
-    reasons.update(each or "" for each in found)
+    reasons.update(map(bare, found))
     if len(reasons) > _REASONS_COUNTED:
         kept = reasons.most_common(_REASONS_KEPT)
         reasons.clear()
@@ -95,7 +96,15 @@ def _widened(table: Any, wide: Any) -> Any:
     """Errors with the columns of the parts, which are null; the last column has the reasons, whatever it is called."""
     *names, _ = table.column_names
     table = table.rename_columns([*names, wide.names[-1]])
-    return table_of(wide, arrays_of(table), table.num_rows)
+    arrays, misfits = arrays_of(table), []
+    for name in names:
+        if name in wide.names:
+            arrays[name], told = keys_as(name, arrays[name], wide.field(name).type)
+            misfits.append(told)
+    if any(misfits):
+        reasons = with_misfits(arrays[wide.names[-1]].to_pylist(), misfits)
+        arrays[wide.names[-1]] = column(reasons, wide.field(len(wide) - 1).type)
+    return table_of(wide, arrays, table.num_rows)
 
 
 def _tables(storage: Storage, items: Mapping[int, ItemErrors]) -> Iterator[Any]:

@@ -20,6 +20,7 @@ from shoal.work.infer.base import Facts
 from shoal.work.infer.outputs.columns import arrow, conform, table_of
 from shoal.work.infer.outputs.crumbs import Crumbs
 from shoal.work.infer.outputs.layout import errors_key, opened, part_key, partial_key
+from shoal.work.infer.outputs.misfits import keys_array, with_misfits
 from shoal.work.infer.outputs.schemas import Schemas, is_complete
 
 METADATA = b"shoal"
@@ -142,8 +143,10 @@ def errors_table(errors: Sequence[tuple[Mapping[str, Any], str]]) -> Any:
     import pyarrow
 
     names = list(dict.fromkeys(name for keys, _ in errors for name in keys))
-    arrays = [arrow(name, [keys.get(name) for keys, _ in errors]) for name in names]
-    reasons = arrow(REASON, [reason for _, reason in errors])
+    columns = [keys_array(name, [keys.get(name) for keys, _ in errors]) for name in names]
+    arrays = [array for array, _ in columns]
+    told = with_misfits([reason for _, reason in errors], [misfits for _, misfits in columns])
+    reasons = arrow(REASON, told)
     return pyarrow.Table.from_arrays([*arrays, conform(REASON, reasons, pyarrow.string())], [*names, REASON])
 
 
