@@ -273,3 +273,17 @@ def test_tables_in_a_bucket_are_listed_by_their_footers_and_read(
     items = inputs.items(input_, [300])
     assert [row["x"] for row in inputs.read(input_, items)] == list(range(1000))
     assert inputs.keys(input_, items[:1])[1] == (f"{bucket.url}/data/a b.parquet", 1)
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("ms"), pa.timestamp("us"), pa.date64()], ids=str)
+def test_a_time_that_python_does_not_have_is_an_error_of_its_row(
+    inputs: Any, tmp_path: Path, kind: pa.DataType
+) -> None:
+    times = pa.array([0, 2**62 // 86_400_000 * 86_400_000, 86_400_000], pa.int64()).cast(kind)
+    pq.write_table(pa.table({"id": times, "x": times}), tmp_path / "a.parquet")
+    input_ = Input(parquet="a.parquet", column=("x",), key=("id",))
+    items = inputs.items(input_)
+    before, odd, after = inputs.read(input_, items)
+    assert isinstance(odd, Unreadable)
+    assert before["x"] < after["x"]
+    assert [key is None for (key,) in inputs.keys(input_, items)] == [False, True, False]

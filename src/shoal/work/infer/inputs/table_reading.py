@@ -20,6 +20,8 @@ from shoal.work.infer.inputs.places import Place, text_of
 KEPT_BYTES = 256 * 1024 * 1024
 """A row group that is larger is gone through in batches for every item, and not kept for the next."""
 _BATCH_ROWS = 256
+_NO_VALUE = (pyarrow.ArrowException, ValueError, OverflowError)
+"""What a value raises that Python has none for, as a date in the year 10000."""
 
 
 class Rows:
@@ -46,14 +48,14 @@ class Rows:
         names = self._input.column or [name for name in table.column_names if name not in self._input.key]
         try:
             return {name: _value(table, name, row) for name in names}
-        except (pyarrow.ArrowException, ValueError) as error:
+        except _NO_VALUE as error:
             raise Unreadable(f"cannot be read: {one_line(error)}") from None
 
     def _key(self, position: int, name: str) -> Any:
         try:
             table, row = self._at(position)
             value = _value(table, name, row)
-        except (Unreadable, pyarrow.ArrowException, ValueError):
+        except (Unreadable, *_NO_VALUE):
             return None
         return text_of(value) if isinstance(value, str) else value
 
