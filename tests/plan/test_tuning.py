@@ -245,6 +245,7 @@ machines = st.builds(
     st.integers(GIB // 2, 64 * GIB),
     st.integers(0, 2),
     st.sampled_from([0, 8 * GIB, 80 * GIB]),
+    st.integers(0, 20),
 )
 spaces = st.builds(
     Space,
@@ -315,6 +316,7 @@ def check(space: Space, tuner: Tuner, advice: Advice) -> None:
         assert threads >= 1
         if space.workers is None and space.threads is None:
             assert advice.workers * threads <= space.machine.cpu
+            assert advice.workers <= (space.machine.places or space.machine.cpu)
         assert batch == 1 or space.batch or memory.holds(runtime, batch, advice.workers)
 
 

@@ -108,17 +108,26 @@ class Machine(NamedTuple):
     """What of a node matters for tuning; nodes with equal ones share a tuner."""
 
     cpu: int
-    """Whole cores that workers of this run may have there: each worker holds one, or more."""
+    """Whole cores that all workers of this run together may have there: each holds one, or more."""
     memory_bytes: int
     gpu: int = 0
     gpu_memory_bytes: int = 0
     """Of one of its GPUs; 0 where it is not known."""
+    places: int = 0
+    """How many workers there can be, where each of them holds several cores, or a GPU; 0 means one for each core."""
+
+    @property
+    def most_workers(self) -> int:
+        """As many as have a place and a core."""
+        cores = max(1, self.cpu)
+        return min(cores, self.places) if self.places > 0 else cores
 
     @property
     def kind(self) -> str:
         """Its name in profiles."""
         gpus = f"-{self.gpu}gpu" if self.gpu else ""
-        return f"{self.cpu}cpu-{self.memory_bytes >> 30}gib{gpus}"
+        places = f"-{self.most_workers}places" if self.most_workers < self.cpu else ""
+        return f"{self.cpu}cpu-{self.memory_bytes >> 30}gib{gpus}{places}"
 
 
 class Space(NamedTuple):

@@ -32,18 +32,19 @@ def ladder(space: Space) -> list[Arrangement]:
     cores = max(1, machine.cpu)
     if space.workers is not None:
         return [Arrangement(space.workers, space.threads or max(1, cores // space.workers))]
-    most = max(1, cores // space.threads) if space.threads else cores
+    most = min(machine.most_workers, max(1, cores // space.threads) if space.threads else cores)
     if machine.gpu:
         counts = {min(most, machine.gpu * 2**power) for power in range(most.bit_length())} | {most}
     elif space.threads:
         counts = {most}
     else:
-        counts = {cores // 2**power for power in range(cores.bit_length())}
+        halves = {cores // 2**power for power in range(cores.bit_length())}
+        counts = {count for count in halves if count < most} | {most}
     return [Arrangement(count, space.threads or max(1, cores // count)) for count in sorted(counts)]
 
 
 def first(space: Space) -> Arrangement:
-    """Where to begin: a worker for each core; at a GPU, a few for each GPU."""
+    """Where to begin: a worker for each core, or each place; at a GPU, a few for each GPU."""
     rungs = ladder(space)
     if not space.machine.gpu:
         return rungs[-1]
@@ -57,8 +58,10 @@ def permitted(space: Space, arrangement: Arrangement) -> bool:
     """Whether nothing that is given says otherwise."""
     if space.workers not in (None, arrangement.workers) or space.threads not in (None, arrangement.threads):
         return False
+    if space.workers is not None:
+        return True
     within = arrangement.workers * arrangement.threads <= max(1, space.machine.cpu)
-    return within or space.workers is not None or space.threads is not None
+    return arrangement.workers <= space.machine.most_workers and (within or space.threads is not None)
 
 
 class Trial:

@@ -27,6 +27,10 @@ def fingerprint(spec: Infer) -> str:
         spec.input.column,
         spec.preprocess,
         spec.tune.runtime,
+        # What was found out within what somebody pinned says nothing about the rest.
+        spec.tune.batch,
+        spec.tune.workers,
+        spec.tune.threads,
         spec.resources.cpu,
         spec.resources.gpu,
     )
