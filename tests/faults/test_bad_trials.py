@@ -309,7 +309,7 @@ def test_each_way_a_function_can_end_badly_is_recorded_and_the_others_go_on(plac
         "_exit": "crashed: the process exited with status 0",
         "exit": "called sys.exit(4)",
         "killed": "killed by SIGKILL (most likely out of memory",
-        "memory": "MemoryError: out of memory; give the trial more",
+        "memory": "MemoryError: out of memory; give it more",
         "interrupt": "KeyboardInterrupt",
         "recursion": "RecursionError",
         "hang": "timed out after 2.0s",

@@ -23,7 +23,8 @@ def ahead(mean_s: float | None, waiting: int, workers: int, latency_s: float = 0
     """
     share = waiting / (2 * max(workers, 1))
     if mean_s is None:
-        return max(FIRST, min(least, int(share) + 1))
+        return max(FIRST, least if waiting >= workers else 1)
     by_time = HORIZON_S / max(mean_s, HORIZON_S / MOST_ITEMS)
     by_time = max(by_time, at_least(mean_s, latency_s), least)
-    return max(1, min(MOST_ITEMS, int(by_time), int(share) + 1))
+    fair = max(int(share) + 1, least if waiting >= workers else 1)
+    return max(1, min(MOST_ITEMS, int(by_time), fair))

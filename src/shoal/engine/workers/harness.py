@@ -110,8 +110,8 @@ class Harness:
         with self._changed:
             if not self._queue:
                 return None
-            seq, attempt, _, _, params, _ = self._queue[0]
-        return Upcoming(seq, attempt, params)
+            seq, attempt, counted, _, params, _ = self._queue[0]
+        return Upcoming(seq, attempt, counted, params)
 
     def _attempt(
         self, runner: Runner, entry: messages.Entry, told: list[messages.Message]
@@ -232,7 +232,7 @@ def _sentence(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - an exception whose text raises is still only a failed item
         text = "(its message cannot be shown)"
     if isinstance(error, MemoryError):
-        text = text or "out of memory; give the trial more in resources: {memory: ...}, or make it smaller"
+        text = text or "out of memory; give it more in resources: {memory: ...}, or make it smaller"
     return f"{type(error).__name__}: {text}{where}"[:ERROR_LENGTH]
 
 

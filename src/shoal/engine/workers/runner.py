@@ -11,6 +11,7 @@ class Upcoming(NamedTuple):
 
     seq: int
     attempt: int
+    counted_attempt: int
     params: Mapping[str, Any]
 
 

@@ -295,7 +295,7 @@ class Pool:
         if member is None:
             return
         if self._guide is not None:
-            self._guide.lost(event.worker)
+            self._guide.lost(event.worker, event.cause)
         for flight in list(member.flights.values()):
             self._land(flight)
             ran = flight.started is not None or event.running == (flight.item.seq, flight.attempt)

@@ -62,8 +62,8 @@ class Guide(Protocol):
     def sent(self, item: Item, worker: int, host: str) -> Item:
         """The item as it is handed to this worker: with what only this hand-out needs. Not recorded."""
 
-    def lost(self, worker: int) -> None:
-        """This worker is gone."""
+    def lost(self, worker: int, cause: str) -> None:
+        """This worker is gone; `cause` as in `WorkerLost`."""
 
     def ahead(self) -> int:
         """How many items a worker has, however long they take: with 2, it can read the next one while one runs."""

@@ -10,6 +10,7 @@ from shoal.files import find, is_url, open_storage
 from shoal.files.patterns import has_magic
 from shoal.spec import Infer
 from shoal.work import functions
+from shoal.work.infer.models import models
 from shoal.work.infer.outputs import check_output
 from shoal.work.refusing import not_yet
 
@@ -24,6 +25,7 @@ def check(spec: Infer) -> list[Problem]:
         *not_yet(spec),
         *_functions(spec),
         *_model(spec),
+        *_runtime(spec),
         *_input(spec),
         *_output(spec),
     ]
@@ -80,6 +82,18 @@ def _no_model(path: str, kind: str) -> Iterator[Problem]:
         check_file(path, kind)
     except Failed as reason:
         yield Problem(str(reason))
+
+
+def _runtime(spec: Infer) -> Iterator[Problem]:
+    """One that somebody chose has to be there; on a cluster that is for its nodes to say."""
+    if spec.requirements or spec.tune.runtime in ("auto", "as-given"):
+        return
+    installed = models(spec.model, spec.folder, "", gpu=False).runtimes()
+    if spec.tune.runtime not in installed:
+        yield Problem(
+            f"tune.runtime: {spec.tune.runtime} is not installed, or cannot run such a model.",
+            f"Installed: {', '.join(installed)}.",
+        )
 
 
 def _input(spec: Infer) -> Iterator[Problem]:

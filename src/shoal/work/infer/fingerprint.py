@@ -8,6 +8,7 @@ from hashlib import blake2b
 from shoal.spec import Infer
 from shoal.work.digest import digest
 
+LIBRARIES = ("torch", "onnxruntime", "openvino")
 WHOLE_BYTES = 256 << 20
 """Larger models are known by their size and the time they were written at."""
 
@@ -33,8 +34,19 @@ def fingerprint(spec: Infer) -> str:
         spec.tune.threads,
         spec.resources.cpu,
         spec.resources.gpu,
+        *map(_version, LIBRARIES),
     )
     return digest(repr(parts))
+
+
+def _version(library: str) -> str | None:
+    """What was found out with one version may not hold for another."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _of_file(path: str) -> str:

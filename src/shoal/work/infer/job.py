@@ -22,6 +22,7 @@ from shoal.work.infer.fingerprint import fingerprint
 from shoal.work.infer.inputs import Listing, listing
 from shoal.work.infer.items import FACTS, LIST
 from shoal.work.infer.models import models
+from shoal.work.infer.models.installed import knows_cuda
 from shoal.work.infer.source import InferSource
 from shoal.work.infer.tuning import Tuning
 from shoal.work.job import Conclusion, Hooks, Learned, Past
@@ -95,14 +96,25 @@ class InferJob(Hooks):
         """Where there are GPUs and nothing was said, every worker has the same share of one: they take turns at it."""
         if self.spec.resources.gpu is not None or self.spec.model.device == "cpu":
             return
+        library = {"onnx": "onnxruntime", "torchscript": "torch"}.get(self.spec.model.kind)
+        if library is not None and not knows_cuda(library):
+            return  # What is installed computes on processors, whatever there is beside them.
         with_gpu = [node for node in nodes if node.gpu]
         if with_gpu:
             shares = [node.gpu / max(1, node.cpu // self.need.cpu) for node in with_gpu]
             self.need = self.need._replace(gpu=min(1.0, int(min(shares) * 1e4) / 1e4))
 
     def local_paths(self) -> Mapping[str, str]:
-        asked = {"input": self.spec.input.target, "output": self.spec.output.path}
-        return {key: os.path.join(self.spec.folder, path) for key, path in asked.items() if not is_url(path)}
+        """Input and output; and a model outside of the folder, which does not travel with it."""
+        spec = self.spec
+        asked = {"input": spec.input.target, "output": spec.output.path}
+        found = {key: os.path.join(spec.folder, path) for key, path in asked.items() if not is_url(path)}
+        model = spec.model.onnx or spec.model.torchscript
+        if model is not None and os.path.relpath(os.path.join(spec.folder, model), spec.folder).startswith(
+            ".."
+        ):
+            found[f"model.{spec.model.kind}"] = os.path.join(spec.folder, model)
+        return found
 
     # A session.
 
@@ -125,8 +137,7 @@ class InferJob(Hooks):
     def source(self, past: Past) -> InferSource:
         self._listing = self.list_inputs(past)
         self._tuning = Tuning(self.spec.tune, self.runtimes(), self.need, past.learned)
-        waiting = self._listing.taken() if past.waiting else 0
-        self._source = InferSource(self._listing, self._tuning, past.next_seq, waiting)
+        self._source = InferSource(self._listing, self._tuning, past.next_seq)
         return self._source
 
     def runtimes(self) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ def _why(name: str, pinned: int | None) -> str:
 def _tuned(job: InferJob, nodes: Sequence[Node], learned: Learned) -> list[Decision]:
     tuning = _recalled(job, nodes, learned)
     for node in nodes:
-        tuning.active(node.host, machine_of(node, job.need).cpu)
+        tuning.active(node.host, machine_of(node, job.need).most_workers)
     return tuning.decisions()
 
 

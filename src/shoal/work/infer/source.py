@@ -16,12 +16,11 @@ from shoal.work.infer.tuning import Tuning
 class InferSource:
     """Keeps `Source`. Items are made when somebody could take them: until then their size may change."""
 
-    def __init__(self, listing: Listing, tuning: Tuning, next_seq: int, waiting: int) -> None:
+    def __init__(self, listing: Listing, tuning: Tuning, next_seq: int) -> None:
         self._listing = listing
         self._tuning = tuning
         self._seq = next_seq
         tuning.left = self.inputs_left
-        tuning.waiting = waiting
         self._began = now()
         self._any = False
         self.idle_s = 0.0
@@ -36,10 +35,11 @@ class InferSource:
                 break
             count = count_of(listed)
             content = content_of(listed)
-            items.append(Item(self._seq, item_id(self._seq), {COUNT: count, LIST: listed}, content=content))
+            item = Item(self._seq, item_id(self._seq), {COUNT: count, LIST: listed}, content=content)
+            items.append(item)
+            self._tuning.made(item)
             if not self._any:
                 self._any, self.idle_s = True, now() - self._began
-            self._tuning.waiting += count
             self._seq += 1
         return items
 
@@ -58,7 +58,6 @@ class InferSource:
         return None
 
     def ended(self, item: Item, outcome: Outcome) -> None:
-        self._tuning.waiting -= item.params[COUNT]
         self._tuning.told(item, Heard.read(outcome.metrics.get(HEARD, {})))
 
 

@@ -37,18 +37,18 @@ class Tuning:
         """Active ones, by host."""
         self._out: dict[int, tuple[str, int]] = {}
         """By the seq of an item that is out: the kind of node, and the worker."""
-        # What somebody chose is not for us to compare.
-        self._compared = {AS_GIVEN, *(() if tune.runtime == "auto" else (tune.runtime,))}
+        self._compared: set[tuple[str, str]] = set()
+        """Kinds of node, and runtimes that showed there that they agree with the model as given."""
         self.nodes: Callable[[], Sequence[Node]] = lambda: ()
         self.left: Callable[[], int | None] = lambda: None
         self._began = now()
         self._first_s: float | None = None
         """What it took until a worker could be given something."""
         self._load_s: dict[str, float] = {}
-        self.waiting = 0
-        """Inputs in items that have not ended."""
-        for document in learned.values():
-            self._compared.update(document.get("differences", {}))
+        self._waiting: dict[int, int] = {}
+        """Inputs in items that were made or handed out here and have not ended, by seq."""
+        for kind, document in learned.items():
+            self._compared.add((kind, str(document.get("chosen", {}).get("runtime"))))
 
     # What the pool asks.
 
@@ -63,28 +63,36 @@ class Tuning:
         if self._first_s is None:
             self._first_s = now() - self._began
         self._out[item.seq] = (machine.kind, worker)
-        left = self.left()
-        advice = self._tuner(machine).ask(worker, item.params[COUNT], left)
-        unproven = {step.setting.runtime for step in advice.steps} - self._compared
-        params = {**item.params, ADVICE: advice.plain(), COMPARE: sorted(unproven)}
-        return item._replace(params=params)
+        self._waiting[item.seq] = item.params[COUNT]
+        active = self._workers.get(host, 1)
+        advice = self._tuner(machine).ask(worker, item.params[COUNT], self.left(), active)
+        used = {step.setting.runtime for step in advice.steps}
+        unproven = [name for name in sorted(used) if self._has_to_be_compared(machine.kind, name)]
+        return item._replace(params={**item.params, ADVICE: advice.plain(), COMPARE: unproven})
 
-    def lost(self, worker: int) -> None:
+    def _has_to_be_compared(self, kind: str, runtime: str) -> bool:
+        """What somebody chose is not for us to compare."""
+        given = runtime == AS_GIVEN or self._tune.runtime != "auto"
+        return not given and (kind, runtime) not in self._compared
+
+    def lost(self, worker: int, cause: str) -> None:
         for tuner in self._tuners.values():
-            tuner.lost(worker)
+            tuner.lost(worker, suspicious=cause == "crash")
 
     def ahead(self) -> int:
         """While there is something to find out, a worker should not have an item for which that comes too late."""
-        return 2 if self._tuners and all(tuner.settled() for tuner in self._tuners.values()) else 1
+        working = self._working()
+        return 2 if working and all(tuner.settled() for tuner in working) else 1
 
     def remaining_s(self) -> float | None:
-        rates = [self._tuner(self._machines[host]).rate() for host in self._workers if host in self._machines]
+        hosts = self._hosts()
+        rates = [self._tuner(self._machines[host]).rate() for host in hosts]
         known = [rate for rate in rates if rate]
         left = self.left()
         if not known or left is None:
             return None
         mean = sum(known) / len(known)
-        return (left + self.waiting) / (mean * len(rates))
+        return (left + sum(self._waiting.values())) / (mean * len(rates))
 
     # What the source asks and tells.
 
@@ -92,25 +100,31 @@ class Tuning:
         """How many inputs the next item should have: fewer towards the end, so that all workers end together."""
         if self._tune.item is not None:
             return self._tune.item
-        tuners = list(self._tuners.values()) or [self._tuner(self._any_machine())]
+        tuners = self._working() or [self._made(self._any_machine())]
         rows = min(tuner.rows_for(ITEM_S) for tuner in tuners)
         left = self.left()
         if left is not None:
-            workers = sum(self._workers.values()) or 1
+            workers = sum(self._workers[host] for host in self._hosts()) or 1
             rows = min(rows, max(self._fewest(), -(-left // (2 * workers))))
         return max(1, min(rows, MOST_ROWS))
 
     def _fewest(self) -> int:
         """What the slowest worker does in the shortest time that an item should take; 1 while nothing is known."""
-        rates = [tuner.rate() for tuner in self._tuners.values()]
-        workers = max(1, min(self._workers.values(), default=1))
+        rates = [tuner.rate() for tuner in self._working()]
+        workers = max(1, min((self._workers[host] for host in self._hosts()), default=1))
         return max(1, int(SHORTEST_S * min((rate or 0.0 for rate in rates), default=0.0) / workers))
 
+    def made(self, item: Item) -> None:
+        """The source made this item."""
+        self._waiting[item.seq] = item.params[COUNT]
+
     def told(self, item: Item, heard: Heard) -> None:
+        """This item has ended."""
+        self._waiting.pop(item.seq, None)
         kind, worker = self._out.pop(item.seq, (None, 0))
-        self._compared.update(heard.differences)
         self._load_s.update(heard.load_s)
         if kind is not None:
+            self._compared.update((kind, name) for name in heard.differences)
             self._tuners[kind].tell(worker, heard)
 
     # What the report asks.
@@ -128,7 +142,7 @@ class Tuning:
 
     def runtime(self) -> str | None:
         """What runs the model, where it is the same on all nodes."""
-        chosen = {tuner.chosen()[0].runtime for tuner in self._tuners.values()}
+        chosen = {tuner.chosen()[0].runtime for tuner in self._working() or self._tuners.values()}
         return chosen.pop() if len(chosen) == 1 else None
 
     def decisions(self) -> list[Decision]:
@@ -141,6 +155,16 @@ class Tuning:
     def tuner_of(self, host: str) -> Tuner:
         """The tuner of the kind that this node is of."""
         return self._tuner(self._machine(host))
+
+    def _hosts(self) -> list[str]:
+        """Nodes that are there and have workers."""
+        alive = {node.host for node in self.nodes()}
+        return [host for host in self._workers if host in alive and host in self._machines]
+
+    def _working(self) -> list[Tuner]:
+        """The tuners of the nodes that work now: others never hear anything."""
+        kinds = {self._machines[host].kind for host in self._hosts()}
+        return [tuner for kind, tuner in self._tuners.items() if kind in kinds]
 
     def _machine(self, host: str) -> Machine:
         found = self._machines.get(host)
@@ -158,20 +182,17 @@ class Tuning:
     def _tuner(self, machine: Machine) -> Tuner:
         found = self._tuners.get(machine.kind)
         if found is None:
-            tune = self._tune
-            space = Space(
-                self._runtimes,
-                machine,
-                tune.batch,
-                tune.threads,
-                tune.workers,
-                largest_item=MOST_ROWS,
-            )
-            found = self._tuners[machine.kind] = Tuner(space, self._learned.get(machine.kind))
+            found = self._tuners[machine.kind] = self._made(machine)
         return found
+
+    def _made(self, machine: Machine) -> Tuner:
+        tune = self._tune
+        space = Space(self._runtimes, machine, tune.batch, tune.threads, tune.workers, largest_item=MOST_ROWS)
+        return Tuner(space, self._learned.get(machine.kind))
 
 
 def machine_of(node: Node, need: Need) -> Machine:
-    """A node as a tuner sees it: a worker for each place that it has."""
+    """A node as a tuner sees it: the cores of all the places that it has for workers."""
+    places = max(1, fitting.capacity(need, [node]))
     gpus, of_gpu = (int(node.gpu), node.gpu_memory_bytes) if need.gpu else (0, 0)
-    return Machine(max(1, fitting.capacity(need, [node])), node.memory_bytes, gpus, of_gpu)
+    return Machine(max(1, int(places * need.cpu)), node.memory_bytes, gpus, of_gpu, places)

@@ -284,7 +284,7 @@ def test_inputs_read_by_other_threads_give_the_same_rows():
     assert [position for position, _ in collected.errors] == [3, 99]
 
 
-def test_an_input_at_which_two_workers_died_is_left_out():
+def test_an_input_at_which_two_workers_died_is_left_out_and_then_one_is_enough_for_others():
     from collections import Counter
 
     class Crumbs:
@@ -301,9 +301,9 @@ def test_an_input_at_which_two_workers_died_is_left_out():
     crumbs = Crumbs()
     intake = Intake(Numbers(6), Prepare(), made.watch)
     collected = go_carefully(intake, made, GIVEN._replace(batch=1), crumbs, 1, 3)
-    assert crumbs.seen == [0, 1, 3, 4, 5, -1]
-    assert collected.positions == [0, 1, 3, 4, 5]
-    assert collected.errors == [(2, "2 workers died of it")]
+    assert crumbs.seen == [0, 1, 3, 5, -1]
+    assert collected.positions == [0, 1, 3, 5]
+    assert collected.errors == [(2, "2 workers died of it"), (4, "1 worker died of it")]
 
 
 def test_readers_are_more_when_bytes_are_slow_to_come_and_the_cores_are_idle():
@@ -322,3 +322,52 @@ def test_a_model_on_a_gpu_leaves_preparing_to_others():
     readers = Readers(remote=False, on_gpu=True)
     assert readers.executor(1) is not None
     readers.close()
+
+
+def test_rows_are_copies_as_a_model_may_use_its_array_again():
+    buffer = np.zeros(2, np.float32)
+    collected = Collected()
+    for number in (1, 2):
+        buffer[:] = number
+        collected.add([2 * number, 2 * number + 1], {"value": buffer}, {})
+    assert collected.columns()["value"].tolist() == [1, 1, 2, 2]
+
+
+def test_batches_of_different_shapes_become_lists_rather_than_a_failure():
+    collected = Collected()
+    collected.add([0], {"boxes": np.zeros((1, 3))}, {})
+    collected.add([1], {"boxes": np.zeros((1, 5))}, {})
+    assert [len(each) for each in collected.columns()["boxes"]] == [3, 5]
+
+
+def test_whatever_a_library_makes_of_an_input_is_an_error_of_that_input():
+    class Odd(Numbers):
+        def read(self, position):
+            if position == 1:
+                raise OverflowError("date value out of range")
+            return position
+
+    intake = Intake(Odd(3), Prepare(), Stopwatch())
+    assert [entry.error for entry in intake.take(3)] == [None, "OverflowError: date value out of range", None]
+
+
+def test_a_runtime_that_somebody_chose_is_not_replaced_in_silence():
+    holding = Holding(Models(as_given=Double(), openvino=Unusable("no such operator")), pinned=True)
+    with pytest.raises(
+        Failed, match=r"openvino, which tune\.runtime asks for, cannot be used: no such operator"
+    ):
+        holding.get(Setting("openvino", 4, 1), lambda: None)
+
+
+def test_a_batch_that_the_model_itself_cannot_take_is_not_blamed_on_the_runtime():
+    class Picky(Double):
+        def predict(self, batch):
+            if (batch == 2).any():
+                raise ValueError("two")
+            return super().predict(batch)
+
+    made, _ = predicting(as_given=Picky(), openvino=Picky())
+    collected = Collected()
+    made.run(Setting("openvino", 4, 1), taken(4), collected)
+    assert [position for position, _ in collected.errors] == [2]
+    assert made.holding.unusable == {}

@@ -23,11 +23,15 @@ def go_carefully(
     collected = Collected()
     predicting.forget()
     deaths = crumbs.suspects(seq)
+    # Where one is known to kill workers, others may, too, and attempts are few.
+    enough = 1 if any(count >= DEATHS for count in deaths.values()) else DEATHS
     try:
         for position in range(len(intake)):
-            if deaths[position] >= DEATHS:
+            if deaths[position] >= enough:
                 intake.skip()
-                collected.fail(position, f"{deaths[position]} workers died of it")
+                collected.fail(
+                    position, f"{deaths[position]} worker{'' if deaths[position] == 1 else 's'} died of it"
+                )
                 continue
             crumbs.at(seq, attempt, position)
             predicting.run(setting, intake.take(1), collected)

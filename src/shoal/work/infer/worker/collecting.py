@@ -26,7 +26,7 @@ class Collected:
         good = [index for index in range(len(positions)) if index not in bad]
         self.positions.extend(positions[index] for index in good)
         for name, values in columns.items():
-            kept = values if not bad else _chosen(values, good)
+            kept = _chosen(values, good) if bad else _own(values)
             self._pieces.setdefault(name, []).append(kept)
 
     def columns(self) -> dict[str, Any]:
@@ -38,8 +38,13 @@ def _chosen(values: Any, indices: Sequence[int]) -> Any:
     return values[list(indices)] if hasattr(values, "dtype") else [values[index] for index in indices]
 
 
+def _own(values: Any) -> Any:
+    """A model of the user's may use the same array for its next batch."""
+    return values.copy() if hasattr(values, "dtype") else values
+
+
 def _joined(pieces: list[Any]) -> Any:
-    if not all(hasattr(piece, "dtype") for piece in pieces):
+    if not all(hasattr(piece, "dtype") for piece in pieces) or len({p.shape[1:] for p in pieces}) > 1:
         return [value for piece in pieces for value in piece]
     import numpy as np
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from shoal.engine.workers.runner import Failed
 from shoal.engine.workers.stopwatch import memory_bytes, now
 from shoal.model.tuning import Setting
 from shoal.work.infer.base import Models, Predictor, Unusable
@@ -26,8 +27,10 @@ Key = tuple[str, int]
 class Holding:
     """Loaded models by runtime and threads, those used last."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: Models, *, pinned: bool = False) -> None:
         self._models = models
+        self._pinned = pinned
+        """Whether somebody chose the runtime: then nothing else will do."""
         self._loaded: dict[Key, Predictor] = {}
         """The one used last comes last."""
         self._warm: dict[tuple[Key, int], int] = {}
@@ -45,11 +48,17 @@ class Holding:
             except Unusable as error:
                 if setting.runtime == AS_GIVEN:
                     raise
+                if self._pinned:
+                    raise Failed(
+                        f"{setting.runtime}, which tune.runtime asks for, cannot be used: {error}"
+                    ) from None
                 self.unusable[setting.runtime] = str(error)
         return AS_GIVEN, self._load(setting._replace(runtime=AS_GIVEN), example)
 
     def refuse(self, runtime: str, why: str) -> None:
         """This one does not do: it is not used again."""
+        if self._pinned:
+            raise Failed(f"{runtime}, which tune.runtime asks for, cannot be used: {why}")
         self.unusable[runtime] = why
         for key in [key for key in self._loaded if key[0] == runtime]:
             self._drop(key)

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from shoal.engine.workers.stopwatch import Stopwatch, now
+from shoal.errors import FileError
 from shoal.work.infer.base import Opened, Prepare, Unreadable
 
 GROUP = 4
@@ -109,6 +110,10 @@ class Intake:
                 yield Taken(position, error=str(error)[:LONGEST_REASON])
             except MemoryError:
                 yield Taken(position, error="too large for the memory there is")
+            except FileError:
+                raise  # Nobody can be reached: not the fault of this input.
+            except Exception as error:  # noqa: BLE001 - whatever a library makes of it, it is one input
+                yield Taken(position, error=f"{type(error).__name__}: {error}"[:LONGEST_REASON])
             reading += middle - began
             decoding += now() - middle
         self._watch.add("reading", reading)

@@ -144,8 +144,11 @@ class Predicting:
     def _blame(self, setting: Setting, good: Sequence[Taken], error: Exception, collected: Collected) -> str:
         """A batch failed: because of the runtime, of one of its inputs, or of the model."""
         if setting.runtime != AS_GIVEN:
-            self.holding.refuse(setting.runtime, in_a_line(error))
-            return self._attempt(setting._replace(runtime=AS_GIVEN), good, collected)
+            errors = len(collected.errors)
+            runtime = self._attempt(setting._replace(runtime=AS_GIVEN), good, collected)
+            if len(collected.errors) == errors:  # Otherwise an input may be to blame.
+                self.holding.refuse(setting.runtime, in_a_line(error))
+            return runtime
         if len(good) > 1:
             return [self._attempt(setting, [entry], collected) for entry in good][-1]
         said = in_a_line(error)

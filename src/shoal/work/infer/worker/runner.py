@@ -53,7 +53,8 @@ class InferRunner:
         on_gpu = gpu and found.model.device != "cpu"
         on_torch = on_gpu and found.model.kind == "torchscript"
         self._prepare = preparation(found.preprocess, found.input, on_gpu=on_torch)
-        holding = Holding(models(found.model, found.folder, cache_folder("models"), gpu=gpu))
+        ways = models(found.model, found.folder, cache_folder("models"), gpu=gpu)
+        holding = Holding(ways, pinned=found.tune.runtime not in ("auto", AS_GIVEN))
         self._predicting = Predicting(
             holding,
             self._prepare,
@@ -137,7 +138,8 @@ class InferRunner:
         ahead, self._next = self._next, None
         if ahead is not None:
             upcoming, intake = ahead
-            if (upcoming.seq, upcoming.attempt) == (work.seq, work.attempt):
+            same = (upcoming.seq, upcoming.attempt) == (work.seq, work.attempt)
+            if same and work.counted_attempt < FROM_ATTEMPT:
                 return intake
             intake.give_up()
         return Intake(self._open(work.params[LIST]), self._prepare, self._watch)
@@ -149,7 +151,7 @@ class InferRunner:
             executor = self._readers.current
             if executor is not None and intake.all_asked_for:
                 upcoming = work.upcoming() if self._next is None else None
-                if upcoming is not None:
+                if upcoming is not None and upcoming.counted_attempt < FROM_ATTEMPT:
                     opened = self._open(upcoming.params[LIST])
                     self._next = (upcoming, Intake(opened, self._prepare, self._watch))
                 if self._next is not None:
