@@ -61,10 +61,13 @@ class Tuner:
         self._arranger = self._known.arranger
         self._attempts: dict[str, int] = {}
         self._loaded: dict[int, set[str]] = {}
+        self._lost: set[int] = set()
         self._suspects: dict[tuple[str, int], int] = {}
         self._asked: dict[int, Asked] = {}
         self._active: int | None = None
-        self._alive = 0
+        """On the node that was asked about last."""
+        self._alive: dict[str, int] = {}
+        """By host, as far as that was told."""
         self._blank = 0
         """Items of which nothing could be measured, while nothing is known: they were too short."""
         self._since_refined = 0
@@ -73,17 +76,23 @@ class Tuner:
 
     # What the run asks.
 
-    def active(self, alive: int) -> int:
+    def active(self, alive: int, host: str = "") -> int:
         """How many of the workers that are alive on a node should be given items now."""
         wanted = self._known.workers()
-        self._alive = alive
+        self._alive[host] = alive
         self._known.present = max(alive, self._known.present)
         self._active = max(1, min(alive, wanted))
         return min(alive, wanted)
 
-    def ask(self, worker: int, rows: int, left: int | None) -> Advice:
-        """How to go about the next item of this worker, which has `rows` inputs; `left` are left in the whole run."""
+    def ask(self, worker: int, rows: int, left: int | None, active: int | None = None) -> Advice:
+        """How to go about the next item of this worker, which has `rows` inputs; `left` are left in the whole run.
+
+        `active` workers of its node are given items; None means that `active` was asked for its node last.
+        """
         self._asked.pop(worker, None)
+        self._lost.discard(worker)
+        if active is not None:
+            self._active = max(1, active)
         asked = self._next(worker, max(1, rows), self._left_s(left))
         self._asked[worker] = asked
         return asked.advice
@@ -91,7 +100,8 @@ class Tuner:
     def tell(self, worker: int, heard: Heard) -> None:
         """What came of the item that this worker had; also of one that was not asked for."""
         asked = self._asked.pop(worker, None)
-        loaded = self._loaded.setdefault(worker, set())
+        # One that is dead has nothing loaded any more, and should not be waited for.
+        loaded = set() if worker in self._lost else self._loaded.setdefault(worker, set())
         for name, seconds in heard.load_s.items():
             if name not in loaded:  # Loading it once more, for other threads, may be quicker.
                 self._known.load_s[name] = max(0.0, seconds)
@@ -111,6 +121,7 @@ class Tuner:
         """It died: what it was trying is free again."""
         asked = self._asked.pop(worker, None)
         self._loaded.pop(worker, None)
+        self._lost.add(worker)
         if self._arranger.trial is not None:
             self._arranger.trial.lost(worker)
         for step in asked.advice.steps if asked else ():
@@ -300,12 +311,13 @@ class Tuner:
         now = known.estimate(known.chosen)
         if known.settled or now is None or now.sure < SURE or (known.on_gpu and known.rises(rows)):
             return False
+        alive = max(self._alive.values(), default=0)
         first = sorted(self._loaded)[: self._arranger.current.workers]
-        if self._alive < len(first) or any(known.chosen.runtime not in self._loaded[each] for each in first):
+        if alive < len(first) or any(known.chosen.runtime not in self._loaded[each] for each in first):
             return False
         if self._trying() or self._worth_trying((), rows, left_s) is not None:
             return False
-        found = trying.arrangement(known, self._alive, rows / now.rate, left_s)
+        found = trying.arrangement(known, alive, rows / now.rate, left_s)
         if found is None:
             return False
         self._arranger.begin(*found, instead=known.chosen)
