@@ -44,6 +44,15 @@ def test_after_out_of_memory_the_batch_stays_below_and_the_next_run_knows() -> N
 
 
 def test_a_batch_that_kills_workers_is_not_tried_for_ever() -> None:
+    assert deaths_by_batches(suspicious=True) <= 4  # Four at once, two at once: twice each.
+
+
+def test_workers_that_die_for_another_reason_say_nothing_about_their_batch() -> None:
+    assert deaths_by_batches(suspicious=False) > 10
+
+
+def deaths_by_batches(*, suspicious: bool) -> int:
+    """How often a worker was told to take more than one input at once, and died with it."""
     tuner = Tuner(Space(("as-given",), Machine(1, 64 * GIB)))
     tuner.active(1)
     tuner.ask(0, 8, 100_000)
@@ -54,10 +63,10 @@ def test_a_batch_that_kills_workers_is_not_tried_for_ever() -> None:
         advice = tuner.ask(0, 500, 100_000)
         if any(step.setting.batch > 1 for step in advice.steps):
             deaths += 1
-            tuner.lost(0)
+            tuner.lost(0, suspicious=suspicious)
         else:
             tuner.tell(0, Heard((measured(Setting("as-given", 1, 1), 1000.0, workers=1),)))
-    assert deaths <= 4  # Four at once, two at once: twice each.
+    return deaths
 
 
 # Runtimes.

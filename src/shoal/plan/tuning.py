@@ -117,14 +117,17 @@ class Tuner:
             self._judge_arrangement()
         self._watch()
 
-    def lost(self, worker: int) -> None:
-        """It died: what it was trying is free again."""
+    def lost(self, worker: int, *, suspicious: bool = True) -> None:
+        """It died: what it was trying is free again.
+
+        `suspicious` where it may have died of what it did; not where its node went, or somebody ended it.
+        """
         asked = self._asked.pop(worker, None)
         self._loaded.pop(worker, None)
         self._lost.add(worker)
         if self._arranger.trial is not None:
             self._arranger.trial.lost(worker)
-        for step in asked.advice.steps if asked else ():
+        for step in asked.advice.steps if asked and suspicious else ():
             runtime, batch = step.setting.runtime, step.setting.batch
             if asked and batch > max(1, self._known.memory.seen(runtime)):
                 self._suspects[runtime, batch] = self._suspects.get((runtime, batch), 0) + 1
