@@ -240,6 +240,20 @@ def test_a_runtime_that_was_installed_since_is_tried() -> None:
     assert again.tuner.chosen()[0].runtime == "openvino"
 
 
+def test_a_runtime_that_could_not_be_used_is_tried_again_in_the_next_run() -> None:
+    given, space = Setting("as-given", 1, 1), Space(("as-given", "openvino"), Machine(2, 8 * GIB))
+    tuner = Tuner(space)
+    tuner.tell(0, Heard((measured(given, 5.0),), {"as-given": 0.5}))
+    tuner.tell(1, Heard((measured(given._replace(runtime="openvino"), 4.5),)))
+    tuner.tell(1, Heard(differences={"openvino": 0.5}, unusable={"openvino": "it differs by 0.5"}))
+    later = Tuner(space, as_json(tuner.document()))
+    later.tell(0, Heard((measured(given, 5.0),)))
+    assert later.ask(0, 100, 100_000).steps[0].setting.runtime == "openvino"
+    later.tell(0, Heard(differences={"openvino": 1e-6}))
+    assert later.document()["differences"] == {"openvino": 1e-6}
+    assert later.document()["unusable"] == {}
+
+
 def test_every_decision_has_its_figures() -> None:
     surface = resnet()
     node = Node(surface, Tuner(surface.space()), 0)

@@ -245,14 +245,16 @@ class Knowledge:
             self.chosen = self.chosen._replace(threads=threads)
 
     def read(self, known: Mapping[str, Any]) -> None:
-        """Start where an earlier run ended, as far as what is given permits."""
+        """Start where an earlier run ended, as far as what is given permits.
+
+        What a runtime cannot do, and by how much it differs, is found out anew: it may have been updated since.
+        """
         self.memory.read(known["memory"])
         self.curve.read(list(known["points"]))
         self.load_s = {str(name): float(value) for name, value in known["load_s"].items()}
-        self.differences = {str(name): float(value) for name, value in known["differences"].items()}
-        self.unusable = {str(name): str(why) for name, why in known["unusable"].items()}
-        self.slower = {str(name): str(why) for name, why in known["slower"].items()}
-        self.ratios = {str(name): float(value) for name, value in known["ratios"].items()}
+        anew = known["unusable"]
+        self.slower = {str(name): str(why) for name, why in known["slower"].items() if name not in anew}
+        self.ratios = {str(name): float(ratio) for name, ratio in known["ratios"].items() if name not in anew}
         chosen = known["chosen"]
         setting = Setting(str(chosen["runtime"]), int(chosen["batch"]), int(chosen["threads"]))
         arrangement = Arrangement(int(chosen["workers"]), setting.threads)
