@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plan.simulated import GIB, MIB, Node, resnet
+from plan.simulated import GIB, MIB, Node, measured, resnet
 from shoal.model.tuning import Advice, Heard, Machine, Measured, Setting, Space
 from shoal.plan.memory import MARGIN, Memory
 from shoal.plan.tuning import Tuner
@@ -133,61 +133,6 @@ def test_items_that_were_too_short_to_measure_grow() -> None:
     tuner.ask(0, first, None)
     tuner.tell(0, Heard())
     assert tuner.rows_for(5.0) > first
-
-
-# Arrangements.
-
-
-def test_nodes_of_a_kind_share_what_they_find_out_about_arrangements() -> None:
-    surface = resnet({"as-given": 10.0}, {"as-given": 0.5}, threading=1.2)
-    tuner = Tuner(surface.space())
-    together = surface.space().machine.cpu
-    for _ in range(40):  # Ten nodes, whose workers take turns.
-        for worker in range(10 * together):
-            if worker % together < tuner.active(together):
-                advice = tuner.ask(worker, tuner.rows_for(5.0), 10**6)
-                setting = advice.steps[-1].setting
-                rate = surface.each(setting, advice.workers)[0]
-                tuner.tell(worker, Heard((measured(setting, rate, advice.workers),)))
-    assert tuner.chosen()[1] == 1
-    assert tuner.chosen()[0].threads == 2
-
-
-def test_a_worker_is_told_how_many_are_at_work_on_its_own_node() -> None:
-    tuner = Tuner(Space(("as-given",), Machine(4, 8 * GIB)))
-    assert [tuner.active(4, "large"), tuner.active(1, "small")] == [4, 1]
-    assert tuner.ask(0, 8, 1000, active=4).workers == 4
-    assert tuner.ask(4, 8, 1000, active=1).workers == 1
-    assert tuner.ask(1, 8, 1000, active=4).workers == 4
-
-
-def test_a_node_with_few_workers_does_not_keep_the_others_of_its_kind_from_a_trial() -> None:
-    assert 2 in threads_tried(Tuner(Space(("as-given",), Machine(2, 8 * GIB))), alive={"large": 2, "small": 1})
-
-
-def test_a_dead_worker_that_is_heard_of_late_is_not_waited_for() -> None:
-    tuner = Tuner(Space(("as-given",), Machine(2, 8 * GIB)))
-    tuner.ask(-1, 8, 10**6)
-    tuner.lost(-1)
-    tuner.tell(-1, Heard())
-    assert 2 in threads_tried(tuner, alive={"large": 2})
-
-
-def threads_tried(tuner: Tuner, alive: dict[str, int]) -> set[int]:
-    """The threads that were advised, by a tuner whose nodes have so many workers, which take turns."""
-    tried = set()
-    for _ in range(40):
-        for place, (host, count) in enumerate(alive.items()):
-            for worker in range(count):
-                active = {each: tuner.active(there, each) for each, there in alive.items()}[host]
-                if worker < active:
-                    number = 100 * place + worker
-                    advice = tuner.ask(number, tuner.rows_for(5.0), 10**6, active)
-                    setting = advice.steps[-1].setting
-                    tried.add(setting.threads)
-                    rate = 10.0 * 1.2 * setting.threads / 2
-                    tuner.tell(number, Heard((measured(setting, rate, advice.workers),)))
-    return tried
 
 
 # What is remembered and told.
@@ -401,10 +346,6 @@ def heards(space: Space) -> st.SearchStrategy[Heard]:
         st.dictionaries(names, st.just("broken"), max_size=1),
         st.lists(settings_, max_size=1).map(tuple),
     )
-
-
-def measured(setting: Setting, rate: float, workers: int = 2) -> Measured:
-    return Measured(setting, workers, round(rate * 2), 2.0, 1.9, 500 * MIB + setting.batch * MIB)
 
 
 def as_json(document: Any) -> Any:

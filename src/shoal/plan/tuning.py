@@ -80,7 +80,7 @@ class Tuner:
         """How many of the workers that are alive on a node should be given items now."""
         wanted = self._known.workers()
         self._alive[host] = alive
-        self._known.present = max(alive, self._known.present)
+        self._known.came(alive)
         self._active = max(1, min(alive, wanted))
         return min(alive, wanted)
 
@@ -199,8 +199,9 @@ class Tuner:
             setting = self._worth_measuring(loaded, rows, left_s)
             if setting is not None:
                 return self._explored(setting, best, rows)
-            if not any(each.role != "work" for each in self._asked.values()):
-                self._known.settled = True
+            measured = self._known.estimate(self._known.chosen) is not None
+            if measured and not any(each.role != "work" for each in self._asked.values()):
+                self._known.settle()
         return self._handed(Step(best))
 
     def _handed(self, *steps: Step, role: str = "work", tries: Setting | None = None) -> Asked:
@@ -341,7 +342,7 @@ class Tuner:
             return
         fewer = trial.arrangement.threads == current.threads and trial.arrangement.workers < current.workers
         adopt = rate > now * (0.99 if fewer else 1.01)
-        self._arranger.rates[current] = now
+        self._arranger.rates[current._replace(workers=self._known.at_work())] = now
         self._arranger.conclude(rate, adopt=adopt)
         if adopt:
             self._known.chosen, self._reference = trial.setting, None
