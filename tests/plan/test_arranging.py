@@ -27,7 +27,16 @@ def space(places: int, *, gpu: int = 0, threads: int | None = None, workers: int
         (space(2, workers=3), ["3 x 2 threads"]),
         (space(20), ["1 x 8 threads", "2 x 4 threads", "4 x 2 threads", "8 x 1 thread"]),
     ],
-    ids=["a core each", "two", "three", "the GPU", "halves of GPUs", "threads given", "workers given", "many"],
+    ids=[
+        "a core each",
+        "two",
+        "three",
+        "the GPU",
+        "halves of GPUs",
+        "threads given",
+        "workers given",
+        "many",
+    ],
 )
 def test_as_many_workers_as_have_a_place_share_all_of_the_cores(space: Space, rungs: list[str]) -> None:
     assert [str(rung) for rung in ladder(space)] == rungs

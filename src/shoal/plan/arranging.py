@@ -129,8 +129,11 @@ class Arranger:
             return self.trial.arrangement
         return self.current
 
-    def candidates(self, node_rate: float, enough: int) -> list[Arrangement]:
-        """What to try next, the most promising first. `enough` workers do as much, by the law of scalability."""
+    def candidates(self, node_rate: float, enough: int, alive: int) -> list[Arrangement]:
+        """What to try next, the most promising first. `enough` workers do as much, by the law of scalability.
+
+        Those with more workers than are `alive` are named, too, and those behind them.
+        """
         if self._pinned:
             return []
         found: list[Arrangement] = []
@@ -143,10 +146,18 @@ class Arranger:
                 rate = self.rates.get(rung, node_rate)
                 if rung not in self.rates:
                     found.append(rung)
+                    if rung.workers > alive:
+                        continue
                     break
                 if rate is None or rate < NEAR * node_rate:
                     break
         return [rung for rung in found if rung not in self.rates]
+
+    def has_untried(self, above: int, most: int) -> bool:
+        """Whether one with more workers than are in use, and than `above`, but not more than `most`, was not tried."""
+        above = max(above, self.current.workers)
+        rungs = () if self._pinned else self._rungs
+        return any(above < rung.workers <= most and rung not in self.rates for rung in rungs)
 
     def begin(self, arrangement: Arrangement, setting: Setting, *, instead: Setting) -> None:
         fewer = arrangement.workers < self.current.workers and arrangement.threads != self.current.threads

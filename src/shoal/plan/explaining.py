@@ -82,8 +82,8 @@ def _threads(known: Knowledge) -> str:
 
 
 def _shared(known: Knowledge) -> str:
-    cores = known.space.machine.cpu
-    return f"{cores} core{'' if cores == 1 else 's'} among {known.arranger.current.workers} workers"
+    cores, workers = known.space.machine.cpu, known.arranger.current.workers
+    return f"{cores} core{'' if cores == 1 else 's'} among {workers} worker{'' if workers == 1 else 's'}"
 
 
 def _arrangements(known: Knowledge) -> str:
@@ -150,6 +150,7 @@ def document(known: Knowledge) -> dict[str, Any]:
         "chosen": setting._asdict()
         | {"workers": known.arranger.current.workers, "at_work": workers, "rate": known.rate()},
         "settled": known.settled,
+        "settled_with": known.settled_with,
         "points": known.curve.document(),
         "arrangements": [
             {"workers": each.workers, "threads": each.threads, "node_rate": rate}

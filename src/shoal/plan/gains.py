@@ -47,11 +47,15 @@ def runtime(name: str, *, gpu: bool) -> Guess:
     return ON_GPU if gpu else RUNTIMES.get(name, OTHER)
 
 
-def arrangement(*, same: bool, gpu: bool) -> Guess:
-    """What another number of workers may do; with the `same` threads, fewer are tried where they promise as much."""
+def arrangement(*, same: bool, gpu: bool, cores: float = 1.0) -> Guess:
+    """What another number of workers may do; with the `same` threads, fewer are tried where they promise as much.
+
+    `cores` is how many times as many cores it has use for: more than 1 where some are idle for want of workers.
+    """
     if gpu:
         return OTHER_WORKERS
-    return AS_MANY if same else FEWER_WORKERS
+    guess = AS_MANY if same else FEWER_WORKERS
+    return guess._replace(middle=guess.middle * math.sqrt(max(1.0, cores)))
 
 
 class Doubt(NamedTuple):

@@ -50,6 +50,8 @@ class Knowledge:
         self.settled = False
         self.present = 0
         """The most workers that were ever alive on a node; 0 while that was not told."""
+        self.settled_with = 0
+        """The most that were, in this run or an earlier one, when it was settled how to go about things."""
         self.chosen = self.setting(space.runtimes[0], min(CLIMB, space.largest_batch) if self.on_gpu else 1)
 
     # What is best.
@@ -73,6 +75,16 @@ class Knowledge:
         """How many workers a node has at the chosen point: perhaps there are fewer than it is meant for."""
         wanted = self.arranger.current.workers
         return min(wanted, self.present) if self.present else wanted
+
+    def came(self, alive: int) -> None:
+        """So many are alive on a node: what could not be tried for want of workers perhaps can be now."""
+        self.present = max(alive, self.present)
+        if self.settled and self.arranger.has_untried(self.settled_with, alive):
+            self.settled = False
+
+    def settle(self) -> None:
+        self.settled = True
+        self.settled_with = max(self.present, self.settled_with)
 
     def was_tried(self, runtime: str) -> bool:
         return runtime in self.ratios or any(each.runtime == runtime for each in self.curve.settings())
@@ -233,6 +245,7 @@ class Knowledge:
                 if clean:
                     self.curve.add(measured)
         self._shrink()
+        self._miss()
 
     def _shrink(self) -> None:
         """Where memory does not suffice for the workers, there are fewer, which share the cores."""
@@ -244,15 +257,24 @@ class Knowledge:
             self.arranger.round += 1
             self.chosen = self.chosen._replace(threads=threads)
 
+    def _miss(self) -> None:
+        """Where workers stay away that were there when it was settled, the others may make better use of the cores."""
+        found = self.curve.exactly(self.chosen, self.at_work())
+        missing = 0 < self.present < min(self.settled_with, self.arranger.current.workers)
+        if self.settled and missing and found is not None and found.sure >= SURE:
+            self.settled, self.settled_with = False, self.present
+
     def read(self, known: Mapping[str, Any]) -> None:
-        """Start where an earlier run ended, as far as what is given permits."""
+        """Start where an earlier run ended, as far as what is given permits.
+
+        What a runtime cannot do, and by how much it differs, is found out anew: it may have been updated since.
+        """
         self.memory.read(known["memory"])
         self.curve.read(list(known["points"]))
         self.load_s = {str(name): float(value) for name, value in known["load_s"].items()}
-        self.differences = {str(name): float(value) for name, value in known["differences"].items()}
-        self.unusable = {str(name): str(why) for name, why in known["unusable"].items()}
-        self.slower = {str(name): str(why) for name, why in known["slower"].items()}
-        self.ratios = {str(name): float(value) for name, value in known["ratios"].items()}
+        anew = known["unusable"]
+        self.slower = {str(name): str(why) for name, why in known["slower"].items() if name not in anew}
+        self.ratios = {str(name): float(ratio) for name, ratio in known["ratios"].items() if name not in anew}
         chosen = known["chosen"]
         setting = Setting(str(chosen["runtime"]), int(chosen["batch"]), int(chosen["threads"]))
         arrangement = Arrangement(int(chosen["workers"]), setting.threads)
@@ -265,3 +287,4 @@ class Knowledge:
         if self.chosen == setting and self.arranger.current == arrangement:
             self.known_rate = float(rate) / arrangement.workers
             self.settled = bool(known["settled"])
+            self.settled_with = int(known.get("settled_with", self.space.machine.most_workers))

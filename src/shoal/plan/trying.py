@@ -95,7 +95,7 @@ def arrangement(
     if node_rate is None:
         return None
     enough = law.enough(current.workers) if law and len(known.scaling()) > 1 else current.workers
-    for candidate in known.arranger.candidates(node_rate, enough):
+    for candidate in known.arranger.candidates(node_rate, enough, alive):
         setting = known.fitted(known.chosen._replace(threads=candidate.threads), candidate.workers)
         reason = _against(known, candidate, setting, alive, item_s, left_s)
         if reason is None:
@@ -111,7 +111,7 @@ def _against(
     current, law = known.arranger.current, known.law()
     more = candidate.workers - current.workers
     if candidate.workers > alive:
-        return f"only {alive} workers are there"
+        return f"only {alive} worker{' is' if alive == 1 else 's are'} there"
     if not known.memory.holds(setting.runtime, setting.batch, candidate.workers):
         return "memory does not suffice"
     if known.on_gpu and law is not None and len(known.scaling()) > 1 and more > 0:
@@ -119,7 +119,8 @@ def _against(
         if gain < usl.PAYS:
             return f"{more} more would gain {gain:.1%}, by the law of scalability"
     same = candidate.threads == current.threads
-    guess = gains.arrangement(same=same, gpu=known.on_gpu)
+    busy = known.at_work() * current.threads
+    guess = gains.arrangement(same=same, gpu=known.on_gpu, cores=candidate.workers * candidate.threads / busy)
     share = 0.0 if same else gains.RELOAD * min(1.0, candidate.workers / current.workers)
     load_s = share * known.load_s.get(setting.runtime, 0.0)
     benefit_s = gains.arrangement_s(guess, left_s, TRIAL_ITEMS * item_s, load_s)

@@ -61,10 +61,13 @@ class Tuner:
         self._arranger = self._known.arranger
         self._attempts: dict[str, int] = {}
         self._loaded: dict[int, set[str]] = {}
+        self._lost: set[int] = set()
         self._suspects: dict[tuple[str, int], int] = {}
         self._asked: dict[int, Asked] = {}
         self._active: int | None = None
-        self._alive = 0
+        """On the node that was asked about last."""
+        self._alive: dict[str, int] = {}
+        """By host, as far as that was told."""
         self._blank = 0
         """Items of which nothing could be measured, while nothing is known: they were too short."""
         self._since_refined = 0
@@ -73,17 +76,23 @@ class Tuner:
 
     # What the run asks.
 
-    def active(self, alive: int) -> int:
+    def active(self, alive: int, host: str = "") -> int:
         """How many of the workers that are alive on a node should be given items now."""
         wanted = self._known.workers()
-        self._alive = alive
-        self._known.present = max(alive, self._known.present)
+        self._alive[host] = alive
+        self._known.came(alive)
         self._active = max(1, min(alive, wanted))
         return min(alive, wanted)
 
-    def ask(self, worker: int, rows: int, left: int | None) -> Advice:
-        """How to go about the next item of this worker, which has `rows` inputs; `left` are left in the whole run."""
+    def ask(self, worker: int, rows: int, left: int | None, active: int | None = None) -> Advice:
+        """How to go about the next item of this worker, which has `rows` inputs; `left` are left in the whole run.
+
+        `active` workers of its node are given items; None means that `active` was asked for its node last.
+        """
         self._asked.pop(worker, None)
+        self._lost.discard(worker)
+        if active is not None:
+            self._active = max(1, active)
         asked = self._next(worker, max(1, rows), self._left_s(left))
         self._asked[worker] = asked
         return asked.advice
@@ -91,7 +100,8 @@ class Tuner:
     def tell(self, worker: int, heard: Heard) -> None:
         """What came of the item that this worker had; also of one that was not asked for."""
         asked = self._asked.pop(worker, None)
-        loaded = self._loaded.setdefault(worker, set())
+        # One that is dead has nothing loaded any more, and should not be waited for.
+        loaded = set() if worker in self._lost else self._loaded.setdefault(worker, set())
         for name, seconds in heard.load_s.items():
             if name not in loaded:  # Loading it once more, for other threads, may be quicker.
                 self._known.load_s[name] = max(0.0, seconds)
@@ -107,13 +117,17 @@ class Tuner:
             self._judge_arrangement()
         self._watch()
 
-    def lost(self, worker: int) -> None:
-        """It died: what it was trying is free again."""
+    def lost(self, worker: int, *, suspicious: bool = True) -> None:
+        """It died: what it was trying is free again.
+
+        `suspicious` where it may have died of what it did; not where its node went, or somebody ended it.
+        """
         asked = self._asked.pop(worker, None)
         self._loaded.pop(worker, None)
+        self._lost.add(worker)
         if self._arranger.trial is not None:
             self._arranger.trial.lost(worker)
-        for step in asked.advice.steps if asked else ():
+        for step in asked.advice.steps if asked and suspicious else ():
             runtime, batch = step.setting.runtime, step.setting.batch
             if asked and batch > max(1, self._known.memory.seen(runtime)):
                 self._suspects[runtime, batch] = self._suspects.get((runtime, batch), 0) + 1
@@ -185,8 +199,9 @@ class Tuner:
             setting = self._worth_measuring(loaded, rows, left_s)
             if setting is not None:
                 return self._explored(setting, best, rows)
-            if not any(each.role != "work" for each in self._asked.values()):
-                self._known.settled = True
+            measured = self._known.estimate(self._known.chosen) is not None
+            if measured and not any(each.role != "work" for each in self._asked.values()):
+                self._known.settle()
         return self._handed(Step(best))
 
     def _handed(self, *steps: Step, role: str = "work", tries: Setting | None = None) -> Asked:
@@ -300,12 +315,13 @@ class Tuner:
         now = known.estimate(known.chosen)
         if known.settled or now is None or now.sure < SURE or (known.on_gpu and known.rises(rows)):
             return False
+        alive = max(self._alive.values(), default=0)
         first = sorted(self._loaded)[: self._arranger.current.workers]
-        if self._alive < len(first) or any(known.chosen.runtime not in self._loaded[each] for each in first):
+        if alive < len(first) or any(known.chosen.runtime not in self._loaded[each] for each in first):
             return False
         if self._trying() or self._worth_trying((), rows, left_s) is not None:
             return False
-        found = trying.arrangement(known, self._alive, rows / now.rate, left_s)
+        found = trying.arrangement(known, alive, rows / now.rate, left_s)
         if found is None:
             return False
         self._arranger.begin(*found, instead=known.chosen)
@@ -326,7 +342,7 @@ class Tuner:
             return
         fewer = trial.arrangement.threads == current.threads and trial.arrangement.workers < current.workers
         adopt = rate > now * (0.99 if fewer else 1.01)
-        self._arranger.rates[current] = now
+        self._arranger.rates[current._replace(workers=self._known.at_work())] = now
         self._arranger.conclude(rate, adopt=adopt)
         if adopt:
             self._known.chosen, self._reference = trial.setting, None
