@@ -63,6 +63,7 @@ class Session:
             self._growing = machines.growing(job.need, self._engine.nodes)
             self._copying = machines.copying(store.folder)
         except BaseException:
+            job.close()
             self._engine.close()
             raise
         for watcher in (self._growing, self._copying):
@@ -115,6 +116,7 @@ class Session:
 
     def _leave(self) -> None:
         try:
+            self.job.close()
             self.store.close()
             if self._copying is not None:
                 self._copying.finish()

@@ -69,6 +69,9 @@ class Hooks:
     def tidy(self) -> None:
         """The run has succeeded, and that is recorded: nothing needs what was only kept for a resume."""
 
+    def close(self) -> None:
+        """The session is over, however it ended: nothing that `source` began goes on. May be called twice."""
+
 
 class PoolJob(Protocol):
     """A workload that was checked and can be run by a pool."""
@@ -122,3 +125,5 @@ class PoolJob(Protocol):
     def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion: ...
 
     def tidy(self) -> None: ...
+
+    def close(self) -> None: ...

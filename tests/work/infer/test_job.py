@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from shoal import spec as specs
-from shoal.errors import SpecError
+from shoal.errors import AccessDenied, SpecError, Unreachable
 from shoal.store import run_folder
 from shoal.store.lock import RunLock
+from shoal.work.infer.inputs import Listing
+from shoal.work.infer.inputs.base import Piece
+from shoal.work.infer.inputs.finding import Found
+from shoal.work.infer.inputs.known import KnownFiles
 from shoal.work.infer.job import InferJob, prepare
+from shoal.work.job import Past
 
 WORKLOAD = """\
 kind: infer
@@ -42,3 +49,18 @@ def test_the_output_of_a_run_that_is_being_driven_is_not_taken(job: InferJob, tm
     finally:
         lock.release()
     job.begin("lengths-cccc", home, resumed=False)
+
+
+@pytest.mark.parametrize(
+    "error", [Unreachable("no answer"), AccessDenied("no rights")], ids=lambda each: type(each).__name__
+)
+def test_inputs_that_are_out_of_reach_are_no_more_inputs(job: InferJob, error: Exception) -> None:
+    def finds() -> Iterator[Piece]:
+        raise error
+
+    class OutOfReach(InferJob):
+        def list_inputs(self, past: Past) -> Listing:
+            return Found(finds, KnownFiles(()), None, time.monotonic)
+
+    assert job.has_more(Past())
+    assert not OutOfReach(job.spec, None).has_more(Past())

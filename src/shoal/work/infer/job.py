@@ -9,7 +9,7 @@ from typing import Any
 
 from shoal.engine.workers.runner import Failed
 from shoal.engine.workers.stopwatch import now
-from shoal.errors import FileError, NotFound, several
+from shoal.errors import AccessDenied, FileError, NotFound, Unreachable, several
 from shoal.files import is_url, pause
 from shoal.model import Factory, Item, Need, Node, Plan
 from shoal.model.packages import Packages
@@ -163,8 +163,8 @@ class InferJob(Hooks):
                 if found.take(1) is not None:
                     return True
                 pause(LOOK_S)
-        except NotFound:
-            return False  # Whatever was there is gone, and was done before.
+        except (NotFound, AccessDenied, Unreachable):
+            return False  # Whatever was there is gone or out of reach, and was done before.
         finally:
             found.close()
         return False
@@ -202,6 +202,10 @@ class InferJob(Hooks):
 
     def tidy(self) -> None:
         outputs.tidy(self.spec.output, self.spec.folder)
+
+    def close(self) -> None:
+        if self._listing is not None:
+            self._listing.close()
 
     def plan(
         self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned | None = None
