@@ -54,7 +54,7 @@ class Tuning:
 
     def active(self, host: str, workers: int) -> int:
         machine = self._machine(host)
-        chosen = max(1, min(workers, self._tuner(machine).active(workers)))
+        chosen = max(1, min(workers, self._tuner(machine).active(workers, host)))
         self._workers[host] = chosen
         return chosen
 
