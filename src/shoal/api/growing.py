@@ -13,8 +13,9 @@ from shoal.cluster.base import Tell
 from shoal.cluster.hosted import HostedProvider
 from shoal.engine import fitting
 from shoal.errors import ShoalError
-from shoal.model import Need, Node
+from shoal.model import Item, Need, Node
 from shoal.plan.scaling import Spare, grow
+from shoal.plan.throughput import Throughput
 from shoal.shape.pool import Ended, Progress
 
 LOOK_S = 0.5
@@ -69,16 +70,28 @@ class Growing:
         self._next_look = 0.0
         self._coming = Coming()
         self._failed: set[str] = set()
+        self._weight: Callable[[Item], float] | None = None
+        self._throughput = Throughput()
+        self._done = 0.0
+        """What ended since the last look."""
         self.changes: list[dict[str, Any]] = []
         """Every change: when, which node, what, and why."""
 
+    def measure(self, weight: Callable[[Item], float]) -> None:
+        """The work of an item is known: what workers do together is measured, and nodes that add nothing stay off."""
+        self._weight = weight
+        self._throughput = Throughput()
+
     def durable(self, ended: Sequence[Ended]) -> None:
-        """Nothing: only what is left matters."""
+        if self._weight is not None:
+            self._done += sum(self._weight(entry.item) for entry in ended if entry.outcome.state == "done")
 
     def moment(self, progress: Progress) -> None:
         if progress.now < self._next_look:
             return
         self._next_look = progress.now + LOOK_S
+        self._throughput.tell(progress.now, progress.workers, self._done)
+        self._done = 0.0
         left_s = _left_s(progress)
         if left_s is None:
             return
@@ -91,7 +104,7 @@ class Growing:
         taken = there | expected | self._failed
         free = [node for node in self._nodes() if node.host not in taken]
         spares = spares_of(free, self._need, self._provider.start_s())
-        for growth in grow(left_s, workers + coming, spares, most):
+        for growth in grow(left_s, workers + coming, spares, most, self._throughput.law()):
             self._coming.ask(growth.host)
             self._note(progress.now, growth.host, "requested", growth.why)
             threading.Thread(target=self._start, args=(growth.host, progress.now), daemon=True).start()

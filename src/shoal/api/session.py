@@ -61,6 +61,9 @@ class Session:
                 guide=job.guide(self._engine.nodes),
             )
             self._growing = machines.growing(job.need, self._engine.nodes)
+            weight = job.weight()
+            if self._growing is not None and weight is not None:
+                self._growing.measure(weight)
             self._copying = machines.copying(store.folder)
         except BaseException:
             job.close()

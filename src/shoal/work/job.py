@@ -59,6 +59,10 @@ class Hooks:
         """Who says how the items of the source that was made last are gone about. `nodes` are those alive."""
         return None
 
+    def weight(self) -> Callable[[Item], float] | None:
+        """How much of the work an item is, where all of it is alike: then what workers do together can be measured."""
+        return None
+
     def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion:
         """A session ends: `items` are those done, with their metrics, `seconds` what the run has taken in all.
 
@@ -121,6 +125,8 @@ class PoolJob(Protocol):
     def begin(self, run: str, home: str, *, resumed: bool) -> None: ...
 
     def guide(self, nodes: Callable[[], Sequence[Node]]) -> Guide | None: ...
+
+    def weight(self) -> Callable[[Item], float] | None: ...
 
     def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion: ...
 

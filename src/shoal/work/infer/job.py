@@ -20,7 +20,7 @@ from shoal.store import is_locked, run_folder
 from shoal.work.infer import outputs
 from shoal.work.infer.fingerprint import fingerprint
 from shoal.work.infer.inputs import Listing, listing
-from shoal.work.infer.items import FACTS, LIST
+from shoal.work.infer.items import COUNT, FACTS, LIST
 from shoal.work.infer.models import models
 from shoal.work.infer.models.installed import knows_cuda
 from shoal.work.infer.source import InferSource
@@ -176,6 +176,9 @@ class InferJob(Hooks):
         assert self._tuning is not None
         self._tuning.nodes = nodes
         return self._tuning
+
+    def weight(self) -> Callable[[Item], float] | None:
+        return lambda item: float(item.params[COUNT])
 
     def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion:
         from shoal.work.infer.concluding import conclude
