@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shoal.engine.workers.stopwatch import now
@@ -16,8 +16,16 @@ from shoal.work.infer.tuning import Tuning
 class InferSource:
     """Keeps `Source`. Items are made when somebody could take them: until then their size may change."""
 
-    def __init__(self, listing: Listing, tuning: Tuning, next_seq: int, waiting: int) -> None:
-        self._listing = listing
+    def __init__(
+        self,
+        listing: Listing,
+        tuning: Tuning,
+        next_seq: int,
+        waiting: int,
+        first: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`first` is called when an input has been found, before any item is given out."""
+        self._listing, self._first = listing, first
         self._tuning = tuning
         self._seq = next_seq
         tuning.left = self.inputs_left
@@ -39,6 +47,7 @@ class InferSource:
             items.append(Item(self._seq, item_id(self._seq), {COUNT: count, LIST: listed}, content=content))
             if not self._any:
                 self._any, self.idle_s = True, now() - self._began
+                self._first()
             self._tuning.waiting += count
             self._seq += 1
         return items
