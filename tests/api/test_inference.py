@@ -8,8 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import shoal
+from shoal.api import workloads
+from shoal.api.machines import machines
 from shoal.api.reading import runs
-from shoal.errors import SpecError
+from shoal.api.running import new_session
+from shoal.cluster.here import Here
+from shoal.errors import NotFound, SpecError
+from shoal.work.infer.inputs import finding
 
 MODEL = """\
 class Length:
@@ -94,3 +99,36 @@ def test_a_bad_row_with_a_key_of_another_type_is_an_error_like_others(tmp_path: 
     (error,) = pq.read_table(tmp_path / "out" / "errors.parquet").to_pylist()
     assert error["id"] is None
     assert error["reason"].endswith('; its key id is "abc"')
+
+
+def test_a_mistake_in_the_input_does_not_cost_what_an_earlier_run_wrote(tmp_path: Path) -> None:
+    first = shoal.run("lengths.yaml")
+    Path("gone.txt").write_text("a\n")
+    prepared = workloads.from_file("lengths.yaml", ["input.text=gone.txt"], None)
+    Path("gone.txt").unlink()
+    with pytest.raises(NotFound):
+        new_session(prepared, machines(None), Here()).drive()
+    assert first.table().num_rows == 5
+    assert sorted(path.name for path in (tmp_path / "out" / ".shoal-output").glob("ended-*"))
+    again = shoal.run("lengths.yaml", sets=["tune.item=5"])
+    assert again.table().num_rows == 5
+    assert any(f"held 3 parts of run {first.id}" in note for note in again.wait().notes)
+    with pytest.raises(NotFound, match="is gone"):
+        first.table()
+
+
+def test_a_run_that_is_stopped_before_it_takes_an_input_leaves_the_output_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = shoal.run("lengths.yaml")
+    monkeypatch.setattr(finding, "MOST_WAITING", 1)  # So that there is always more to find.
+    Path("words").mkdir()
+    for number in range(20):
+        Path(f"words/{number}.txt").write_text("a\n")
+    prepared = workloads.from_file("lengths.yaml", ["input.text=words/*.txt"], None)
+    session = new_session(prepared, machines(None), Here())
+    session.stop()
+    assert session.drive().state == "stopped"
+    assert first.table().num_rows == 5
+    again = shoal.resume(session.store.run, display=False)
+    assert again.table().num_rows == 20

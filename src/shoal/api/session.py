@@ -45,8 +45,12 @@ class Session:
         past = self._past()
         waiting = self._waiting() if past.waiting else iter(())
         job.begin(store.run, store.home, resumed=self._epoch > 1)
-        store.set_state("running", self._began)
-        self._engine = machines.engine(store.folder, job.factory.folder, str(self._epoch))
+        try:
+            store.set_state("running", self._began)
+            self._engine = machines.engine(store.folder, job.factory.folder, str(self._epoch))
+        except BaseException:
+            job.close()
+            raise
         try:
             self._pool = Pool(
                 self._engine,

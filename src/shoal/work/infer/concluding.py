@@ -28,8 +28,10 @@ def conclude(
     seconds: float,
     notes: Sequence[str],
     resumed: bool,
+    has_begun: bool,
 ) -> Conclusion:
-    totals = outputs.finish(spec.output, spec.folder, run, done)
+    """A session that was stopped before it found an input has not begun, and leaves the output as it was."""
+    totals = outputs.finish(spec.output, spec.folder, run, done) if has_begun else Totals(0, 0, 0, 0, {})
     share = totals.errors / max(1, totals.rows + totals.errors)
     too_many = share > spec.limits.errors
     document = summary(

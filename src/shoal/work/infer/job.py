@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 from shoal.engine.workers.runner import Failed
 from shoal.engine.workers.stopwatch import now
-from shoal.errors import AccessDenied, FileError, NotFound, Unreachable, several
+from shoal.errors import AccessDenied, FileError, NotFound, ShoalError, Unreachable, several
 from shoal.files import is_url, pause
 from shoal.model import Factory, Item, Need, Node, Plan
 from shoal.model.packages import Packages
 from shoal.model.profile import Profile
 from shoal.shape.pool import Guide, Policy
 from shoal.spec import Infer
-from shoal.store import is_locked, run_folder
 from shoal.work.infer import outputs
+from shoal.work.infer.driving import address, is_alive
 from shoal.work.infer.fingerprint import fingerprint
 from shoal.work.infer.inputs import Listing, listing
 from shoal.work.infer.items import COUNT, FACTS, LIST
@@ -74,6 +75,9 @@ class InferJob(Hooks):
         self._tuning: Tuning | None = None
         self._source: InferSource | None = None
         self._run = ""
+        self._has_output = False
+        """Whether it is ours, and can be written as far as is known."""
+        self._has_replaced = False
         self._resumed = False
 
     @cached_property
@@ -121,9 +125,16 @@ class InferJob(Hooks):
     def begin(self, run: str, home: str, *, resumed: bool) -> None:
         spec, self._run, self._resumed = self.spec, run, resumed
         if resumed:
-            outputs.ensure_ours(spec.output, spec.folder, run, home=home)
+            outputs.ensure_ours(spec.output, spec.folder, run, home=address(home, spec.output.path))
         else:
-            self._notes += outputs.claim(spec.output, spec.folder, run, home, is_alive=_is_alive)
+            outputs.claim(
+                spec.output,
+                spec.folder,
+                run,
+                address(home, spec.output.path),
+                is_alive=lambda other, where: is_alive(other, where, home),
+            )
+        self._has_output = True
         arguments = {
             "text": spec.source,
             "label": f"{spec.name}.yaml",
@@ -137,8 +148,13 @@ class InferJob(Hooks):
     def source(self, past: Past) -> InferSource:
         self._listing = self.list_inputs(past)
         self._tuning = Tuning(self.spec.tune, self.runtimes(), self.need, past.learned)
-        self._source = InferSource(self._listing, self._tuning, past.next_seq)
+        self._source = InferSource(self._listing, self._tuning, past.next_seq, self._replace)
         return self._source
+
+    def _replace(self) -> None:
+        """Only now: a mistake in the input must not cost what an earlier run wrote."""
+        self._has_replaced = True
+        self._notes += outputs.replace(self.spec.output, self.spec.folder, self._run)
 
     def runtimes(self) -> tuple[str, ...]:
         """What may run the model: all that is installed, or what the file names."""
@@ -188,8 +204,9 @@ class InferJob(Hooks):
         assert self._tuning is not None
         self._listing.close()
         done = ((item.seq, metrics[FACTS]) for item, metrics in items)
+        self._has_output = False
         try:
-            return conclude(
+            concluded = conclude(
                 self.spec,
                 self._run,
                 done,
@@ -199,9 +216,12 @@ class InferJob(Hooks):
                 seconds,
                 self._notes,
                 self._resumed,
+                self._resumed or self._has_replaced or self._listing.complete(),
             )
         except Failed as error:  # Parts are not what the workers left: told as a sentence here, too.
             raise FileError(str(error)) from error
+        self._has_output = True
+        return concluded
 
     def tidy(self) -> None:
         outputs.tidy(self.spec.output, self.spec.folder)
@@ -209,6 +229,10 @@ class InferJob(Hooks):
     def close(self) -> None:
         if self._listing is not None:
             self._listing.close()
+        if self._has_output:
+            self._has_output = False
+            with suppress(ShoalError):  # Then others have to ask a person whether the run is over.
+                outputs.let_go(self.spec.output, self.spec.folder, self._run)
 
     def plan(
         self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned | None = None
@@ -216,8 +240,3 @@ class InferJob(Hooks):
         from shoal.work.infer.planning import plan
 
         return plan(self, nodes, capacity, learned or {})
-
-
-def _is_alive(run: str, home: str) -> bool:
-    """Whether a driver works on this run now. In the order in which `claim` asks."""
-    return is_locked(os.path.join(run_folder(home, run), "lock"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shoal.engine.workers.stopwatch import now
@@ -16,8 +16,11 @@ from shoal.work.infer.tuning import Tuning
 class InferSource:
     """Keeps `Source`. Items are made when somebody could take them: until then their size may change."""
 
-    def __init__(self, listing: Listing, tuning: Tuning, next_seq: int) -> None:
-        self._listing = listing
+    def __init__(
+        self, listing: Listing, tuning: Tuning, next_seq: int, first: Callable[[], None] = lambda: None
+    ) -> None:
+        """`first` is called when an input has been found, before any item is given out."""
+        self._listing, self._first = listing, first
         self._tuning = tuning
         self._seq = next_seq
         tuning.left = self.inputs_left
@@ -40,6 +43,7 @@ class InferSource:
             self._tuning.made(item)
             if not self._any:
                 self._any, self.idle_s = True, now() - self._began
+                self._first()
             self._seq += 1
         return items
 

@@ -14,7 +14,7 @@ import pytest
 
 from shoal.spec.infer import Output
 from shoal.work.infer.base import Facts
-from shoal.work.infer.outputs import PartWriter, claim, document_of, ensure_ours, finish, rows, tidy
+from shoal.work.infer.outputs import PartWriter, claim, document_of, ensure_ours, finish, replace, rows, tidy
 
 RUN = "a-1"
 GOOD, BAD = 40, 2
@@ -244,12 +244,13 @@ def test_taking_over_may_die_at_any_step(local_output: Output, tmp_path: Path) -
     fill(local_output, 4)
     program = """
 import shutil
-from shoal.work.infer.outputs import claim
+from shoal.work.infer.outputs import claim, replace
 filled, copies = sys.argv[1:]
 def before(deaths):
     shutil.copytree(filled, f"{copies}/{deaths}")
 def act(deaths):
     claim(Output(path=f"{copies}/{deaths}"), ".", "b-2", "home", is_alive=lambda *_: False)
+    replace(Output(path=f"{copies}/{deaths}"), ".", "b-2")
 print(at_each_step(copies, act, before))
 """
     deaths = die_at_each_step(program, local_output.path, str(tmp_path / "copies"))
@@ -260,6 +261,7 @@ print(at_each_step(copies, act, before))
         if run == "b-2" and number > deaths // 2:
             ensure_ours(output, ".", run)  # It is resumed, and goes on where it was.
         claim(output, ".", run, "home", is_alive=lambda *_: False)
+        replace(output, ".", run)
         assert list(rows(output, ".")) == []
         facts = PartWriter(output, ".", run).write(0, 1, "c", {"path": ["x"]}, {"y": [1]}, [], Facts(0, 0))
         assert finish(output, ".", run, [(0, document_of(facts))]).rows == 1

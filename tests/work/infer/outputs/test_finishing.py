@@ -16,7 +16,7 @@ from shoal.errors import SpecError
 from shoal.files import Storage
 from shoal.spec.infer import Output
 from shoal.work.infer.base import Facts
-from shoal.work.infer.outputs import PartWriter, Totals, claim, document_of, finish, rows, tidy
+from shoal.work.infer.outputs import PartWriter, Totals, claim, document_of, finish, replace, rows, tidy
 from shoal.work.infer.outputs.layout import HIDDEN, OWNER, errors_key, opened
 
 RUN = "a-1"
@@ -173,6 +173,7 @@ def test_what_unfinished_attempts_left_is_removed(local_output: Output, writer: 
 def test_an_output_that_another_run_took_is_not_touched(local_output: Output, writer: PartWriter) -> None:
     done = [write(writer, 0)]
     claim(local_output, ".", "b-2", "home", is_alive=lambda *_: False)
+    replace(local_output, ".", "b-2")
     write(PartWriter(local_output, ".", "b-2"), 1)
     before = everything(opened(local_output, "."))
     with pytest.raises(SpecError, match="run b-2"):

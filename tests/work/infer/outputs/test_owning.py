@@ -13,7 +13,17 @@ from shoal.errors import SpecError
 from shoal.spec.infer import Output
 from shoal.store.home import find_home
 from shoal.work.infer.base import Facts
-from shoal.work.infer.outputs import PartWriter, claim, document_of, ensure_ours, finish, rows
+from shoal.work.infer.outputs import (
+    PartWriter,
+    claim,
+    document_of,
+    ensure_ours,
+    finish,
+    let_go,
+    owner,
+    replace,
+    rows,
+)
 from shoal.work.infer.outputs.layout import OWNER, opened
 
 
@@ -38,16 +48,27 @@ def fill(output: Output, run: str, parts: int) -> None:
 
 
 def test_a_new_folder_becomes_ours(output: Output) -> None:
-    assert claim(output, ".", "cats-7f3a", "the/home", is_alive=alive) == []
-    owner = json.loads(opened(output, ".").read(OWNER))
-    assert owner == {"run": "cats-7f3a", "home": "the/home", "name": "cats"}
+    claim(output, ".", "cats-7f3a", "the/home", is_alive=alive)
+    assert json.loads(opened(output, ".").read(OWNER)) == {
+        "run": "cats-7f3a",
+        "home": "the/home",
+        "name": "cats",
+    }
     ensure_ours(output, ".", "cats-7f3a")
-    assert claim(output, ".", "cats-7f3a", "the/home", is_alive=alive) == []
+    claim(output, ".", "cats-7f3a", "the/home", is_alive=alive)
+    assert replace(output, ".", "cats-7f3a") == []
 
 
 def test_the_next_run_replaces_what_the_last_one_wrote(output: Output) -> None:
     fill(output, "a-1", 3)
-    (note,) = claim(output, ".", "b-2", "home", is_alive=dead)
+    claim(output, ".", "b-2", "home", is_alive=dead)
+    ensure_ours(output, ".", "b-2", home="home")
+    assert [row["by"] for row in rows(output, ".")] == ["a-1"] * 3
+    assert owner(output, ".") == "a-1"
+    with pytest.raises(SpecError, match="what run a-1 wrote there stays only until that run writes"):
+        ensure_ours(output, ".", "a-1")
+    (note,) = replace(output, ".", "b-2")
+    assert owner(output, ".") == "b-2"
     assert "held 3 parts of run a-1" in note
     assert [entry.key for entry in opened(output, ".").list(hidden=True)] == [OWNER]
     fill(output, "b-2", 1)
@@ -109,6 +130,7 @@ def test_hidden_files_of_others_are_not_in_the_way(local_output: Output) -> None
         path.parent.mkdir(exist_ok=True)
         path.touch()
     claim(local_output, ".", "b-2", "home", is_alive=dead)
+    replace(local_output, ".", "b-2")
     assert Path(local_output.path, ".gitignore").exists()
     assert Path(local_output.path, ".cache", "x").exists()
 
@@ -118,6 +140,7 @@ def test_what_a_killed_writer_left_aside_is_removed(local_output: Output) -> Non
     aside = Path(local_output.path, ".part-000007.parquet.0123abcd.part")
     aside.touch()
     claim(local_output, ".", "b-2", "home", is_alive=dead)
+    replace(local_output, ".", "b-2")
     assert not aside.exists()
 
 
@@ -151,7 +174,43 @@ def test_of_runs_that_begin_at_once_one_gets_the_folder(output: Output, earlier:
     (winner,) = (run for run in runs if told[run] is None)
     assert all(f"run {winner}, which is running" in str(told[run]) for run in runs if run != winner)
     ensure_ours(output, ".", winner)
+    replace(output, ".", winner)
     assert list(rows(output, ".")) == []
+
+
+def unknown(_run: str, _home: str) -> None:
+    return None
+
+
+def test_the_output_of_a_run_that_cannot_be_seen_is_taken_only_once_it_has_let_go(output: Output) -> None:
+    def take() -> None:
+        claim(output, ".", "b-2", "home", is_alive=unknown)
+
+    fill(output, "a-1", 1)
+    with pytest.raises(SpecError, match="of run a-1 of another machine or folder") as caught:
+        take()
+    assert "when that run is over, remove" in str(caught.value.hint)
+    let_go(output, ".", "a-1")
+    ensure_ours(output, ".", "a-1", home="another home")  # It is resumed, somewhere else.
+    assert json.loads(opened(output, ".").read(OWNER))["home"] == "another home"
+    with pytest.raises(SpecError, match="which may still be running"):
+        take()
+    let_go(output, ".", "a-1")
+    take()
+    replace(output, ".", "b-2")
+    let_go(output, ".", "a-1")
+    assert [entry.key for entry in opened(output, ".").list(hidden=True)] == [OWNER]
+
+
+def test_a_run_that_only_claimed_an_output_is_followed_like_others(local_output: Output) -> None:
+    fill(local_output, "a-1", 2)
+    claim(local_output, ".", "b-2", "home", is_alive=dead)
+    claim(local_output, ".", "c-3", "home", is_alive=dead)
+    (note,) = replace(local_output, ".", "c-3")
+    assert "held 2 parts of run a-1" in note
+    assert [entry.key for entry in opened(local_output, ".").list(hidden=True)] == [OWNER]
+    with pytest.raises(SpecError, match="is the output of run c-3 now"):
+        replace(local_output, ".", "b-2")
 
 
 def test_the_output_is_no_home_of_runs(local_output: Output) -> None:

@@ -25,7 +25,7 @@ from shoal.work.infer.outputs.layout import (
     remove,
     schema_key,
 )
-from shoal.work.infer.outputs.owning import ensure_ours
+from shoal.work.infer.outputs.owning import ensure_ours, replace
 from shoal.work.infer.outputs.parts import METADATA, encoded, facts_of, part_document
 from shoal.work.infer.outputs.schemas import decoded, final
 
@@ -57,6 +57,7 @@ def finish(
     combined from stay until `tidy`. Called again, also after `tidy` and with more items, it gives the same.
     """
     ensure_ours(output, folder, run)
+    replace(output, folder, run)
     storage = opened(output, folder)
     found = look(storage)
     done = {seq: facts_of(document) for seq, document in expected}

@@ -59,6 +59,11 @@ def successor_key(run: str) -> str:
     return f"{HIDDEN}/after-{run}.json"
 
 
+def ended_key(run: str) -> str:
+    """Where the driver of this run says that it has ended."""
+    return f"{HIDDEN}/ended-{run}"
+
+
 def is_claim_aside(key: str) -> bool:
     """Whether this is the word of a run that takes the output over, on its way: not for others to remove."""
     return key.startswith((f"{HIDDEN}/.after-", f"{HIDDEN}/.run.json."))

@@ -2,7 +2,7 @@
 
 `run.json` names the owner. Who wants to follow it writes `after-OWNER.json`, which only one can; the owner is whoever
 stands at the end of that chain. So of two runs that begin at once one gets the folder, and one that is killed while it
-takes over leaves nothing that the next could not go on with.
+takes over leaves nothing that the next could not go on with. What was written before stays until `replace`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from shoal.work.infer.outputs.layout import (
     OTHERS_NAMED,
     OWNER,
     Listing,
+    ended_key,
     is_claim_aside,
     look,
     opened,
@@ -33,37 +34,48 @@ _ELSEWHERE = "Give output: a new or empty folder."
 
 
 class Owner(NamedTuple):
-    """The run that has the folder, and the home of runs where it is recorded."""
+    """The run that has the folder, and the home of runs where it is recorded, in words that `is_alive` understands."""
 
     run: str
     home: str
 
 
 def claim(
-    output: Output, folder: str, run: str, home: str, *, is_alive: Callable[[str, str], bool]
-) -> list[str]:
-    """Make the folder ours at the beginning of a new run: notes for the person.
+    output: Output, folder: str, run: str, home: str, *, is_alive: Callable[[str, str], bool | None]
+) -> None:
+    """Make the folder ours at the beginning of a new run. What an earlier run of Shoal left there stays for now.
 
-    What an earlier run of Shoal left there is removed. `SpecError` for a folder that holds other files, or the parts
-    of a run whose driver is alive: `is_alive(run, home)`. A run may call it again.
+    `SpecError` for a folder that holds other files, or the parts of a run whose driver is alive, or may be:
+    `is_alive(run, home)` is None where that cannot be seen from here, and the run did not `let_go`. A run may call it
+    again.
     """
     storage = opened(output, folder)
     ours = Owner(run, home)
     for _ in range(_TRIES):
         chain = _chain(storage)
         if chain and chain[-1].run == run:
-            return _settle(storage, chain)
+            return
         found = look(storage)
         _refuse_others(storage, found, is_of_shoal=bool(chain))
-        if chain and is_alive(*chain[-1]):
-            raise SpecError(
-                f"{storage.url} is the output of run {chain[-1].run}, which is running.",
-                hint=f"Wait for it, stop it (shoal stop {chain[-1].run}), or give another output:.",
-            )
+        if chain:
+            _refuse_the_living(storage, found, chain[-1], is_alive(*chain[-1]))
         key = successor_key(chain[-1].run) if chain else OWNER
         if storage.write_new(key, _encoded(ours)) and chain and _chain(storage)[-1:] != [ours]:
             storage.delete(key)  # Somebody took over and was done before our word came.
     raise SpecError(f"Other runs keep taking {storage.url}.", hint=_ELSEWHERE)
+
+
+def replace(output: Output, folder: str, run: str) -> list[str]:
+    """Remove what earlier runs wrote, before the first part of ours: notes for the person. May be called again."""
+    storage = opened(output, folder)
+    return _settle(storage, _chain_to(storage, run))
+
+
+def let_go(output: Output, folder: str, run: str) -> None:
+    """The driver of this run ends: leave word for those that cannot see it. A resume takes that back."""
+    storage = opened(output, folder)
+    if [each.run for each in _chain(storage)[-1:]] == [run]:
+        storage.write(ended_key(run), b"")
 
 
 def ensure_free(output: Output, folder: str) -> None:
@@ -74,9 +86,9 @@ def ensure_free(output: Output, folder: str) -> None:
 
 
 def owner(output: Output, folder: str) -> str | None:
-    """The run whose parts are in the folder now. Changes nothing."""
-    chain = _chain(opened(output, folder))
-    return chain[-1].run if chain else None
+    """The run whose parts are in the folder now; who only claimed it has none there yet. Changes nothing."""
+    found = _owner(opened(output, folder), OWNER)
+    return None if found is None else found.run
 
 
 def ensure_ours(output: Output, folder: str, run: str, *, home: str = "") -> None:
@@ -89,14 +101,40 @@ def ensure_ours(output: Output, folder: str, run: str, *, home: str = "") -> Non
     if not chain:
         _refuse_others(storage, look(storage), is_of_shoal=False)
         storage.write_new(OWNER, _encoded(Owner(run, home)))
-        chain = _chain(storage)
-    if not chain or chain[-1].run != run:
-        whose = f"run {chain[-1].run}" if chain else "nobody"
+    chain = _chain_to(storage, run)
+    if home and chain[-1].home != home:  # The run was brought here.
+        key = OWNER if len(chain) == 1 else successor_key(chain[-2].run)
+        storage.write(key, _encoded(Owner(run, home)))
+    if home:
+        storage.delete(ended_key(run))
+
+
+def _chain_to(storage: Storage, run: str) -> list[Owner]:
+    """The chain, if this run is at its end; else `SpecError`."""
+    chain = _chain(storage)
+    if chain and chain[-1].run == run:
+        return chain
+    whose = f"run {chain[-1].run}" if chain else "nobody"
+    is_there = any(each.run == run for each in chain)
+    raise SpecError(
+        f"{storage.url} is the output of {whose} now: what run {run} wrote there"
+        f" {'stays only until that run writes' if is_there else 'is gone'}.",
+        hint="Start it anew with another output:.",
+    )
+
+
+def _refuse_the_living(storage: Storage, found: Listing, owner: Owner, is_alive: bool | None) -> None:
+    if is_alive:
         raise SpecError(
-            f"{storage.url} is the output of {whose} now: what run {run} wrote there is gone.",
-            hint="Start it anew with another output:.",
+            f"{storage.url} is the output of run {owner.run}, which is running.",
+            hint=f"Wait for it, stop it (shoal stop {owner.run}), or give another output:.",
         )
-    _settle(storage, chain)
+    if is_alive is None and ended_key(owner.run) not in found.hidden:
+        raise SpecError(
+            f"{storage.url} is the output of run {owner.run} of another machine or folder, which may still be"
+            " running.",
+            hint="Give another output:. Or, when that run is over, remove what is there, and run it again.",
+        )
 
 
 def _settle(storage: Storage, chain: list[Owner]) -> list[str]:
@@ -113,7 +151,7 @@ def _settle(storage: Storage, chain: list[Owner]) -> list[str]:
     remove(storage, [successor_key(each.run) for each in before])
     parts = f"{len(found.parts)} part{'' if len(found.parts) == 1 else 's'}"
     were = "it was" if len(found.parts) == 1 else "they were"
-    return [f"{storage.url} held {parts} of run {before[-1].run}; {were} removed."] if found.parts else []
+    return [f"{storage.url} held {parts} of run {before[0].run}; {were} removed."] if found.parts else []
 
 
 def _chain(storage: Storage) -> list[Owner]:
