@@ -28,7 +28,9 @@ class TextLines:
 
     def keys(self, positions: Sequence[int]) -> dict[str, list[Any]]:
         path, start = self._place.path(self._params["file"]), self._params["start"]
-        return {"path": [path] * len(positions), "row": [start + position for position in positions]}
+        is_broken = "broken" in self._params
+        rows = [None if is_broken else start + position for position in positions]
+        return {"path": [path] * len(positions), "row": rows}
 
     def read(self, position: int) -> Any:
         return self._text(position)
@@ -47,6 +49,8 @@ class TextLines:
 
     def _read(self) -> Sequence[bytes] | Unreadable:
         """All lines of the item. What is wrong with the file is wrong with each of them."""
+        if "broken" in self._params:
+            return Unreadable(self._params["broken"])
         length = self._params["end"] - self._params["begin"]
         if length > LARGEST_BYTES:
             return Unreadable(f"a line of {length:,} bytes; at most {LARGEST_BYTES:,} are read")

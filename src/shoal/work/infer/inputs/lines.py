@@ -7,14 +7,14 @@ is none.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shoal.errors import NotFound, SpecError
+from shoal.errors import FileError, NotFound, SpecError
 from shoal.files import Entry
 from shoal.files.base import PIECE_BYTES
 from shoal.spec.infer import Input
 from shoal.work.infer.inputs.base import Piece
+from shoal.work.infer.inputs.broken import BrokenPiece, own_fault
 from shoal.work.infer.inputs.known import KnownRows, Range, gaps
 from shoal.work.infer.inputs.places import Place, found_at, mark_of
 
@@ -43,6 +43,10 @@ class LineFile(NamedTuple):
     key: str
     mark: str
 
+    def params(self) -> dict[str, Any]:
+        """As an item names it."""
+        return {"root": self.root, "file": self.key, "mark": self.mark}
+
 
 class LinePiece:
     """See `Piece`: lines one after the other in one file, the first of which is row `start`."""
@@ -60,11 +64,10 @@ class LinePiece:
         begin = int(self._begins[0])
         fitting = int(self._ends.searchsorted(begin + LARGEST_BYTES, side="right"))
         count = max(1, min(rows, fitting, len(self)))
-        params = {"root": self._file.root, "file": self._file.key, "mark": self._file.mark}
         where = {"start": self._start, "rows": count, "begin": begin, "end": int(self._ends[count - 1])}
         self._start += count
         self._begins, self._ends = self._begins[count:], self._ends[count:]
-        return {**params, **where}
+        return {**self._file.params(), **where}
 
     def join(self, other: Piece) -> bool:
         if not isinstance(other, LinePiece) or other._file != self._file:
@@ -81,17 +84,33 @@ class LinePiece:
         self._begins, self._ends = self._begins[:rows], self._ends[:rows]
 
 
-def find_lines(input_: Input, folder: str, known: KnownRows, ordered: bool) -> Iterator[LinePiece]:
+def find_lines(
+    input_: Input, folder: str, known: KnownRows, ordered: bool
+) -> Iterator[LinePiece | BrokenPiece]:
     """Every line that is not known, file after file."""
     place, entries = found_at(input_, folder)
+    is_proven = len(known) > 0
     for entry in sorted(entries) if ordered else entries:
-        with suppress(NotFound):  # It went away meanwhile: then it is no input, as if it had gone before.
-            yield from _lines_of(place, entry, known, is_json=input_.kind == "jsonl")
+        file = LineFile(place.root, entry.key, mark_of(entry))
+        try:
+            yield from _lines_of(place, entry, file, known, is_json=input_.kind == "jsonl")
+            is_proven = True
+        except NotFound:
+            continue  # It went away meanwhile: then it is no input, as if it had gone before.
+        except (FileError, SpecError) as error:
+            reason = own_fault(error, is_proven=is_proven)
+            known.saw(entry.key, file.mark)
+            if not any(each.broken for each in known.of(entry.key)):
+                yield BrokenPiece({**file.params(), "begin": 0, "end": 0}, reason)
 
 
-def _lines_of(place: Place, entry: Entry, known: KnownRows, *, is_json: bool) -> Iterator[LinePiece]:
-    file = LineFile(place.root, entry.key, mark_of(entry))
-    taken = known.of(entry.key)
+def _lines_of(
+    place: Place, entry: Entry, file: LineFile, known: KnownRows, *, is_json: bool
+) -> Iterator[LinePiece]:
+    taken = [each for each in known.of(entry.key) if not each.broken]
+    if not taken and any(each.mark == file.mark for each in known.of(entry.key)):
+        known.saw(entry.key, file.mark)
+        return  # It was an error as a whole, and is the same.
     row, at = _after(taken, file.mark)
     pieces = _pieces(place, entry, at) if at < entry.size_bytes else iter(())
     for begins, ends in scan(pieces, at, is_json=is_json):

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import pyarrow
 import pyarrow.parquet
 
-from shoal.errors import NotFound, Problem, nearest, several
+from shoal.errors import FileError, NotFound, Problem, SpecError, nearest, several
 from shoal.files import Entry
 from shoal.spec.infer import Input
 from shoal.work.infer.inputs.base import Piece
+from shoal.work.infer.inputs.broken import BrokenPiece, own_fault
 from shoal.work.infer.inputs.faults import one_line
 from shoal.work.infer.inputs.known import KnownRows, gaps
 from shoal.work.infer.inputs.places import Place, found_at, mark_of
@@ -80,42 +81,27 @@ class RowPiece:
         return last
 
 
-class BrokenPiece:
-    """See `Piece`: a file that cannot be read is one input, which is an error. How many rows it has, nobody knows."""
-
-    def __init__(self, root: str, key: str, mark: str, reason: str) -> None:
-        self._params = {"root": root, "file": key, "mark": mark, "of": 0, "groups": [], "start": 0, "rows": 1}
-        self._params |= {"skip": 0, "broken": reason}
-        self._left = 1
-
-    def __len__(self) -> int:
-        return self._left
-
-    def weight(self) -> int:
-        return 8
-
-    def cut(self, rows: int) -> dict[str, Any]:
-        self._left = 0
-        return self._params
-
-    def join(self, other: Piece) -> bool:
-        return False
-
-    def shorten(self, rows: int) -> None:
-        self._left = min(self._left, rows)
-
-
 def find_rows(
     input_: Input, folder: str, known: KnownRows, ordered: bool
 ) -> Iterator[RowPiece | BrokenPiece]:
     """Every row that is not known, file after file."""
     place, entries = found_at(input_, folder)
+    is_proven = len(known) > 0
     for entry in sorted(entries) if ordered else entries:
-        if entry.key.rpartition("/")[2] not in _LEFT_OUT:
+        if entry.key.rpartition("/")[2] in _LEFT_OUT:
+            continue
+        try:
             yield from _rows_of(place, entry, input_, known)
+            is_proven = True
+        except NotFound:
+            continue  # It went away meanwhile: then it is no input, as if it had gone before.
+        except (FileError, SpecError) as error:
+            yield from _broken(place, entry, known, own_fault(error, is_proven=is_proven))
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            yield from _broken(place, entry, known, f"cannot be read as Parquet: {one_line(error)}")
 
 
-def _rows_of(place: Place, entry: Entry, input_: Input, known: KnownRows) -> Iterator[RowPiece | BrokenPiece]:
+def _rows_of(place: Place, entry: Entry, input_: Input, known: KnownRows) -> Iterator[RowPiece]:
     mark = mark_of(entry)
     taken = known.of(entry.key)
     if taken and all(each.mark == mark for each in taken):
@@ -123,18 +109,18 @@ def _rows_of(place: Place, entry: Entry, input_: Input, known: KnownRows) -> Ite
         if taken[0].broken or not list(gaps(0, whole, taken)):
             known.saw(entry.key, mark)
             return
-    try:
-        file = _footer(place, entry, mark, input_)
-    except NotFound:
-        return  # It went away meanwhile: then it is no input, as if it had gone before.
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        known.saw(entry.key, mark)
-        if not taken:
-            yield BrokenPiece(place.root, entry.key, mark, f"cannot be read as Parquet: {one_line(error)}")
-        return
+    file = _footer(place, entry, mark, input_)
     known.saw(entry.key, mark, file.starts[-1])
     for start, end in gaps(0, file.starts[-1], [each for each in taken if not each.broken]):
         yield RowPiece(file, start, end)
+
+
+def _broken(place: Place, entry: Entry, known: KnownRows, reason: str) -> Iterator[BrokenPiece]:
+    mark = mark_of(entry)
+    known.saw(entry.key, mark)
+    if not known.of(entry.key):
+        file = {"root": place.root, "file": entry.key, "mark": mark, "of": 0, "groups": [], "skip": 0}
+        yield BrokenPiece(file, reason)
 
 
 def _footer(place: Place, entry: Entry, mark: str, input_: Input) -> Footer:
