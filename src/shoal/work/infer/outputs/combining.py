@@ -166,9 +166,10 @@ def _schema_of_errors(storage: Storage, items: Mapping[int, ItemErrors]) -> Any:
 
 
 def read_table(storage: Storage, key: str) -> Any:
-    """A small Parquet file as a whole."""
+    """A Parquet file of ours as a whole. Without threads of pyarrow's that would read a file of Python's: one of them
+    that still runs when Python ends takes the process down."""
     import pyarrow
     from pyarrow import parquet
 
     with parquet.ParquetFile(pyarrow.BufferReader(storage.read(key))) as file:
-        return file.read()
+        return file.read(use_threads=False)

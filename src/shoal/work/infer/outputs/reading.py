@@ -9,6 +9,7 @@ from typing import Any
 from shoal.errors import NotFound
 from shoal.files import Storage
 from shoal.spec.infer import Output
+from shoal.work.infer.outputs.combining import read_table
 from shoal.work.infer.outputs.layout import look, opened, part_key
 
 _BATCH_ROWS = 1000
@@ -33,23 +34,16 @@ def rows_of_part(output: Output, folder: str, seq: int) -> Iterator[dict[str, An
 def table(output: Output, folder: str) -> Any:
     """All rows as one pyarrow table, in the order of parts. Types that only some parts know are those of all."""
     import pyarrow
-    from pyarrow import parquet
 
     storage = opened(output, folder)
     parts = look(storage).parts
-    tables = []
-    for seq in sorted(parts):
-        with storage.open(parts[seq]) as opened_part, parquet.ParquetFile(opened_part) as file:
-            tables.append(file.read().replace_schema_metadata())
+    tables = [read_table(storage, parts[seq]).replace_schema_metadata() for seq in sorted(parts)]
     if not tables:
         return pyarrow.table({})
     return pyarrow.concat_tables(tables, promote_options="permissive")
 
 
 def _rows(storage: Storage, key: str, limit: int | None) -> Iterator[dict[str, Any]]:
-    from pyarrow import parquet
-
     size = _BATCH_ROWS if limit is None else max(1, min(_BATCH_ROWS, limit))
-    with storage.open(key) as opened_part, parquet.ParquetFile(opened_part) as file:
-        for batch in file.iter_batches(size):
-            yield from batch.to_pylist()
+    for batch in read_table(storage, key).to_batches(max_chunksize=size):
+        yield from batch.to_pylist()
