@@ -162,6 +162,8 @@ def test_an_input_that_kills_whoever_tries_it_is_left_out_and_all_others_are_don
     ended = place.json("run", inference(place, **changed), "--json")
     found = output(place.folder / "out")
     assert found.errors.keys() == {f"in/poison{number}.jpg" for number in range(killers)}
-    assert set(found.errors.values()) == {"2 workers died of it"}
+    reasons = set(found.errors.values())  # Once one is found, one death is enough for the others.
+    assert "2 workers died of it" in reasons
+    assert reasons <= {"1 worker died of it", "2 workers died of it"}
     assert len(found.rows) == 200
     assert ended["items"]["failed"] == 0
