@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+AS_GIVEN = "as-given"
+"""The runtime that every model has: what its file was made for."""
+
 
 class Setting(NamedTuple):
     """What a worker can be told to do differently."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from shoal.model import Decision
 from shoal.model.tuning import Advice, Heard, Setting, Space, Step
-from shoal.plan import batching, explaining, exploring, gains, trying, usl
+from shoal.plan import batching, explaining, exploring, gains, trying
 from shoal.plan.arranging import Trial
 from shoal.plan.curve import KEPT
 from shoal.plan.knowledge import SURE
@@ -170,10 +170,6 @@ class Tuner:
     def document(self) -> dict[str, Any]:
         """All that was found out, as JSON values: for the report, and for the next run."""
         return explaining.document(self._known)
-
-    def law(self) -> usl.Usl | None:
-        """What workers of one node do together, as far as it was measured."""
-        return self._known.law()
 
     # What is next for a worker.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from shoal.errors import FileError, NotFound, Problem, SpecError, nearest
 from shoal.files import find, is_url, open_storage
 from shoal.files.patterns import has_magic
+from shoal.model.tuning import AS_GIVEN
 from shoal.spec import Infer
 from shoal.work import functions
 from shoal.work.infer.models import models
@@ -86,7 +87,8 @@ def _no_model(path: str, kind: str) -> Iterator[Problem]:
 
 def _runtime(spec: Infer) -> Iterator[Problem]:
     """One that somebody chose has to be there; on a cluster that is for its nodes to say."""
-    if spec.requirements or spec.tune.runtime in ("auto", "as-given"):
+    runs_as_given = (AS_GIVEN, "onnxruntime") if spec.model.kind == "onnx" else (AS_GIVEN,)
+    if spec.requirements or spec.tune.runtime in ("auto", *runs_as_given):
         return
     installed = models(spec.model, spec.folder, "", gpu=False).runtimes()
     if spec.tune.runtime not in installed:

@@ -8,11 +8,10 @@ from typing import Any
 from shoal.engine import fitting
 from shoal.engine.workers.stopwatch import now
 from shoal.model import Decision, Item, Need, Node
-from shoal.model.tuning import Heard, Machine, Space
+from shoal.model.tuning import AS_GIVEN, Heard, Machine, Space
 from shoal.plan.tuning import Tuner
 from shoal.spec import Tune
 from shoal.work.infer.items import ADVICE, COMPARE, COUNT
-from shoal.work.infer.worker.holding import AS_GIVEN
 from shoal.work.job import Learned
 
 ITEM_S = 3.0

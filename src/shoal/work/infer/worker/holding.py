@@ -7,10 +7,9 @@ from typing import Any
 
 from shoal.engine.workers.runner import Failed
 from shoal.engine.workers.stopwatch import memory_bytes, now
-from shoal.model.tuning import Setting
+from shoal.model.tuning import AS_GIVEN, Setting
 from shoal.work.infer.base import Models, Predictor, Unusable
 
-AS_GIVEN = "as-given"
 NEW, RESIZED = 2, 1
 """Batches that are not measured after a model was loaded, and after the size of batches changed."""
 
@@ -79,10 +78,6 @@ class Holding:
 
     def device_bytes(self) -> int:
         return max((predictor.device_bytes() for predictor in self._loaded.values()), default=0)
-
-    def close(self) -> None:
-        for key in list(self._loaded):
-            self._drop(key)
 
     def _load(self, setting: Setting, example: Callable[[], Any]) -> Predictor:
         key = (setting.runtime, setting.threads)

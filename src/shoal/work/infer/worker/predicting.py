@@ -10,11 +10,11 @@ from typing import Any
 
 from shoal.engine.workers.runner import Failed
 from shoal.engine.workers.stopwatch import Stopwatch
-from shoal.model.tuning import Setting
+from shoal.model.tuning import AS_GIVEN, Setting
 from shoal.work.infer.base import Finish, OutOfMemory, Predictor, Prepare
 from shoal.work.infer.models import check_fits, difference
 from shoal.work.infer.worker.collecting import Collected
-from shoal.work.infer.worker.holding import AS_GIVEN, Holding
+from shoal.work.infer.worker.holding import Holding
 from shoal.work.infer.worker.intake import LONGEST_REASON, Taken
 
 MOST_UNPROVEN = 8

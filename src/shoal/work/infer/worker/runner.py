@@ -12,20 +12,20 @@ from shoal.engine.workers.folders import cache_folder, workload_folder
 from shoal.engine.workers.runner import Upcoming, Work
 from shoal.engine.workers.stopwatch import Stopwatch, busy_s, now
 from shoal.errors import Unreachable
-from shoal.files import is_url, open_storage, pause
-from shoal.model.tuning import Advice, Heard, Setting
+from shoal.files import is_url, pause
+from shoal.model.tuning import AS_GIVEN, Advice, Heard, Setting
 from shoal.spec import Infer
 from shoal.work.infer.base import Facts, Opened
 from shoal.work.infer.finishing import finishing
 from shoal.work.infer.inputs import opening
 from shoal.work.infer.items import ADVICE, COMPARE, FACTS, HEARD, LIST, content_of
 from shoal.work.infer.models import models
-from shoal.work.infer.outputs import Crumbs, PartWriter
+from shoal.work.infer.outputs import PartWriter
 from shoal.work.infer.preparing import preparation
 from shoal.work.infer.worker.careful import FROM_ATTEMPT, go_carefully
 from shoal.work.infer.worker.collecting import Collected
 from shoal.work.infer.worker.course import Course
-from shoal.work.infer.worker.holding import AS_GIVEN, Holding
+from shoal.work.infer.worker.holding import Holding
 from shoal.work.infer.worker.intake import Intake
 from shoal.work.infer.worker.predicting import Predicting
 from shoal.work.infer.worker.reading import Readers
@@ -67,7 +67,6 @@ class InferRunner:
         self._course = Course(self._predicting, self._readers)
         self._open = opening(found.input, data)
         self._writer = PartWriter(found.output, data, run)
-        self._crumbs = Crumbs(open_storage(found.output.path, folder=data, endpoint=found.output.endpoint))
         self._next: tuple[Upcoming, Intake] | None = None
 
     def run(self, work: Work) -> Mapping[str, Any]:
@@ -108,7 +107,7 @@ class InferRunner:
         if work.counted_attempt >= FROM_ATTEMPT:
             setting = Setting(AS_GIVEN, 1, advice.steps[-1].setting.threads)
             return go_carefully(
-                intake, self._predicting, setting, self._crumbs, work.seq, work.attempt
+                intake, self._predicting, setting, self._writer.crumbs, work.seq, work.attempt
             ), Heard()
         return self._course.go(intake, advice, self._read_on(work, intake))
 
