@@ -157,7 +157,7 @@ def _predictions(folder: Path) -> dict[str, tuple[Any, float]]:
 def grid(ground: Ground) -> list[Point]:
     """Every point that the benchmark tries; more threads than cores are left out."""
     counts = powers_of_two(ground.cpus)
-    names = [AS_GIVEN.get(name, name) for name in runtimes()]
+    names = [AS_GIVEN.get(name, name) for name in runtimes(ground)]
     return [
         Point(runtime, workers, threads, batch)
         for runtime, workers, threads, batch in product(names, counts, counts, ground.sizes.batches)

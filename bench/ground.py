@@ -42,9 +42,11 @@ class Sizes(NamedTuple):
     rival_batches: tuple[int, ...] = (8, 32)
     crowding: int = 2
     """Up to how many threads a core the hand-written loop tries."""
+    runtimes: tuple[str, ...] = ("torch", "frozen", "onnxruntime", "openvino")
+    """In grids, where they are installed."""
 
 
-QUICK = Sizes(3.0, 0.3, 0.3, 0.2, 40, (8,), (8,), (2,), (8,), 1)
+QUICK = Sizes(3.0, 0.3, 0.3, 0.2, 40, (8,), (8,), (2,), (8,), 1, ("torch", "onnxruntime"))
 
 
 class Child(NamedTuple):

@@ -51,16 +51,16 @@ class Whole(NamedTuple):
         return self.images / self.seconds
 
 
-def runtimes() -> list[str]:
-    """Those that are installed."""
-    return [name for name, package in NEEDS.items() if find_spec(package) is not None]
+def runtimes(ground: Ground) -> list[str]:
+    """Those of the grid that are installed."""
+    return [name for name in ground.sizes.runtimes if find_spec(NEEDS[name]) is not None]
 
 
 def search(ground: Ground) -> dict[Setting, float]:
     """Images a second of every setting that was tried; those tried longer count as they were then, and come first."""
     decoder = _decoder(ground)
     rates: dict[Setting, float] = {}
-    for runtime in runtimes():
+    for runtime in runtimes(ground):
         for processes, threads in product(powers_of_two(ground.cpus), repeat=2):
             if processes * threads > ground.sizes.crowding * ground.cpus:
                 continue
@@ -135,7 +135,7 @@ def _decoder(ground: Ground) -> str:
     """The faster one, on one core with the runtime that is fastest anyhow."""
     if find_spec("simplejpeg") is None:
         return "pillow"
-    options = [Setting(runtimes()[-1], 1, 1, 1, name, 0) for name in ("pillow", "simplejpeg")]
+    options = [Setting(runtimes(ground)[-1], 1, 1, 1, name, 0) for name in ("pillow", "simplejpeg")]
     rates: dict[Setting, float] = {}
     for option in options:
         rates |= measure(ground, [option], ground.sizes.point_s)

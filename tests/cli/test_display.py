@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from shoal.api.display import Silent, board, display_for_python, live, notebook, plain
-from shoal.api.display.board import Best, Board, Estimate
+from shoal.api.display.board import Best, Board, Estimate, Inputs
 from shoal.model import Item, Outcome
 from shoal.shape.pool import Ended, Progress
 from shoal.shape.pool.values import Running
@@ -57,6 +57,15 @@ def test_a_total_that_is_unknown_is_not_shown():
     found = Board("demo", None)
     found.moment(moment(left=None, rate=0.0))
     assert found.how_far() == "3 ended"
+
+
+def test_an_inference_shows_inputs_and_how_many_there_are_once_they_are_listed():
+    found = Board("demo", None, inputs=Inputs())
+    found.moment(moment(left=None, rate=0.0))
+    found.durable([ended(1, rows=1000, errors=24)])
+    assert (found.of_total, found.share) == ("1,024 inputs", None)
+    found.moment(moment(left=None, rate=0.0)._replace(left=3072))
+    assert (found.of_total, found.share) == ("1,024/4,096 inputs", 0.25)
 
 
 def test_the_estimate_settles():

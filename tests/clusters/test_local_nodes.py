@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from clusters.desk import HANG_S, SLEEPER, until
+from faults.pictures import fill, inference, output, write_slow_class
 from shoal.cluster.agent.values import node_folder
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
@@ -31,6 +32,8 @@ NODES = [
     {"host": "two", "cpu": 1, "labels": {"tier": "edge"}},
     {"host": "three", "cpu": 1, "memory": "512MiB", "labels": {"tier": "edge"}},
 ]
+INPUTS = 2000
+"""About seven seconds for three workers."""
 REACH = """
 import socket, os
 def main(n, port):
@@ -231,6 +234,43 @@ def test_a_process_that_lost_its_cluster_goes_on_with_the_next(up: Here) -> None
         assert up.json("show", run)["state"] == "interrupted"
         said, _ = process.communicate("\n", timeout=HANG_S)
         assert said == "succeeded True\n"
+
+
+def test_an_inference_whose_node_dies_has_every_row_once(up: Here) -> None:
+    broken = fill(up.folder / "in", INPUTS)
+    write_slow_class(up.folder / "mine.py")
+    file = inference(
+        up, name="dying", model={"function": "mine:Model"}, postprocess=None, limits={"errors": "1%"}
+    )
+    command = [sys.executable, "-m", "shoal", "run", file, "--cluster", "here.yaml", "--json"]
+    with subprocess.Popen(
+        command, cwd=up.folder, env=up.environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        until(lambda: "two" in working(up, "dying"), "work on the node")
+        os.kill(raylet(up, "two"), signal.SIGKILL)
+        said, _ = process.communicate(timeout=HANG_S)
+    assert process.returncode == 0, said
+    found = output(up.folder / "out")
+    assert found.errors.keys() == {f"in/{name}" for name in broken}
+    assert len(found.rows) == INPUTS - len(broken)
+    assert "two" not in {
+        node["host"] for node in up.json("cluster", "status", "here.yaml") if node["state"] == "up"
+    }
+
+
+def working(here: Here, name: str) -> set[str]:
+    """The nodes on which items of the newest run of this name run now."""
+    run = next((each["run"] for each in here.json("ls") if each["run"].startswith(f"{name}-")), None)
+    items = here.json("show", run)["items"] if run else []
+    return {each["node"] for each in items if each["state"] == "running"}
+
+
+def raylet(here: Here, host: str) -> int:
+    found = [
+        pid for pid, line in here.processes().items() if "/raylet/raylet " in line and f'"{host}"' in line
+    ]
+    assert len(found) == 1, here.processes()
+    return found[0]
 
 
 def test_a_detached_run_is_like_any_other(up: Here) -> None:

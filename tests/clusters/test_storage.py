@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from clusters.desk import Desk, until
-from servers.seaweedfs import ACCESS_KEY, SECRET_KEY, config, weed
+from clusters.stored import BUCKET, bed_with_storage
 from testbed import Testbed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
 
-S3 = "s3://lab/shoal"
-CREDENTIALS = f"[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n"
+S3 = f"s3://{BUCKET}/shoal"
 TRIAL = """
 import time
 def main(n):
@@ -25,34 +23,8 @@ def main(n):
 
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Testbed]:
-    if weed() is None:
-        pytest.skip("no SeaweedFS: make test-all installs it")
-    with Testbed(["desk", "node0", "node1", "store"]) as made:
-        store = made["store"]
-        store.write("s3.json", config())
-        store.start(
-            [
-                *(str(weed()), "server", f"-ip={store.address}", "-ip.bind=0.0.0.0", f"-dir={store.work}"),
-                *("-s3", "-s3.port=8333", f"-s3.config={store.home}/s3.json", "-filer"),
-                *("-master.volumeSizeLimitMB=64", "-volume.max=20"),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for name in ("desk", "node0", "node1"):
-            made[name].write(".aws/credentials", CREDENTIALS)
-            made[name].write(
-                ".aws/config", f"[default]\nregion = us-east-1\nendpoint_url = http://{store.address}:8333\n"
-            )
-        until(lambda: _makes_bucket(made), "the S3 server")
+    with bed_with_storage(["desk", "node0", "node1"]) as made:
         yield made
-
-
-def _makes_bucket(bed: Testbed) -> bool:
-    store = bed["store"]
-    ask = f"echo 's3.bucket.create -name lab' | {weed()} shell -master={store.address}:9333"
-    said = store.run(["sh", "-c", ask], check=False, timeout_s=60)
-    return "created bucket lab" in said.stdout + said.stderr
 
 
 COUNT = f"""

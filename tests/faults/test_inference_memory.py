@@ -140,6 +140,38 @@ def test_an_input_that_needs_more_memory_than_there_is_is_an_error_of_its_own(pl
     assert max(row["size"] for row in found.rows.values()) > 1
 
 
+def test_workers_for_which_there_is_no_room_leave_the_work_to_the_others(place):
+    """A stand-in for a GPU that has memory for one copy of the model, whoever comes first."""
+    fill(place.folder / "in", 200)
+    place.write(
+        "mine.py",
+        """
+        import fcntl
+        import time
+
+        class Model:
+            def __init__(self):
+                self._room = open("room", "w")
+                try:
+                    fcntl.flock(self._room, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise MemoryError("no room for a second one") from None
+
+            def __call__(self, batch):
+                time.sleep(0.002 * len(batch))
+                return {"size": [len(batch)] * len(batch)}
+        """,
+    )
+    changed = {"model": {"function": "mine:Model"}, "postprocess": None}
+    ended = place.json("run", inference(place, tune={"item": 10}, **changed), "--json")
+    assert (ended["infer"]["rows"], ended["infer"]["errors"]) == (200, 0)
+    [workers] = [each for each in ended["infer"]["decisions"] if each["name"] == "workers"]
+    assert workers["choice"] == 1
+    refused = place.shoal("run", inference(place, tune={"workers": 2}, output="other/", **changed), code=1)
+    said = " ".join((refused.stdout + refused.stderr).split())
+    assert "Memory did not suffice to load mine:Model: run fewer workers at once" in said
+
+
 KILLER = """
     import os, signal
     class Model:

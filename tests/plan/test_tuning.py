@@ -43,6 +43,21 @@ def test_after_out_of_memory_the_batch_stays_below_and_the_next_run_knows() -> N
             assert all(step.setting.batch <= 32 for step in each.ask(worker, 4096, None).steps)
 
 
+def test_a_worker_without_room_leaves_the_others_and_the_next_run_knows() -> None:
+    space = Space(("as-given",), Machine(8, 64 * GIB, 1, 48 * GIB))
+    tuner = Tuner(space)
+    assert tuner.active(8) == 8
+    for worker in range(8):
+        tuner.ask(worker, 8, 100_000)
+    tuner.lost(7, suspicious=False, crowded=True)
+    assert tuner.active(8) == 7
+    tuner.tell(0, Heard((measured(Setting("as-given", 4, 1), 1000.0, workers=7),)))
+    tuner.ask(6, 8, 100_000)
+    tuner.lost(6, suspicious=False, crowded=True)
+    assert tuner.active(8) <= 6
+    assert Tuner(space, as_json(tuner.document())).active(8) <= 6
+
+
 def test_a_batch_that_kills_workers_is_not_tried_for_ever() -> None:
     assert deaths_by_batches(suspicious=True) <= 4  # Four at once, two at once: twice each.
 

@@ -15,8 +15,10 @@ from shoal.store import MemoryJournal
 class Guide:
     """Gives items to so many workers of a node, so many at once; notes what it sent and what it lost."""
 
-    def __init__(self, active: int, ahead: int = 1) -> None:
+    def __init__(self, active: int, ahead: int = 1, room: int | None = None) -> None:
         self._active, self._ahead = active, ahead
+        self._room = room
+        """So many workers can be active; None means any number."""
         self.sent_to: dict[int, int] = {}
         self.causes: list[str] = []
         self.most_at_once = 0
@@ -34,12 +36,19 @@ class Guide:
 
     def lost(self, worker: int, cause: str) -> None:
         self.causes.append(cause)
+        self._active -= cause == "room"
+
+    def is_crowded(self) -> bool:
+        return self._room is not None and self._active > self._room
 
     def ahead(self) -> int:
         return self._ahead
 
     def remaining_s(self) -> float | None:
         return 42.0
+
+    def left_to_do(self) -> int | None:
+        return 7
 
     def done(self, seq: int) -> None:
         for mine in self._out.values():
@@ -64,7 +73,7 @@ class Source(Listed):
 def run(work: Sequence[Item], guide: Guide, cpu: int = 4, faults: Sequence[Any] = ()) -> Any:
     def model(factory: Factory, item: Item) -> Behaviour:
         assert item.params["shoal:advice"] == guide.sent_to[item.seq]
-        return Behaviour(item.params["seconds"])
+        return Behaviour(item.params["seconds"], leaves=guide.is_crowded())
 
     world = SimWorld(
         [Node("a", cpu, 1 << 30)],
@@ -79,7 +88,7 @@ def run(work: Sequence[Item], guide: Guide, cpu: int = 4, faults: Sequence[Any] 
     source = Source(work, guide)
     pool = Pool(engine, journal, Factory("sim:x"), Need(), source, Policy(crashes=3), guide=guide)
     pool.run()
-    assert pool.progress().remaining_s == 42.0
+    assert (pool.progress().remaining_s, pool.progress().left) == (42.0, 7)
     engine.close()
     assert journal.violations == []
     return journal.records(), world.now()
@@ -118,3 +127,10 @@ def test_the_guide_hears_why_a_worker_is_gone_and_the_item_is_tried_again() -> N
     records, _ = run(items(*[1.0] * 6), guide, faults=[WorkerDies(at=1.5)])
     assert {record.state for record in records.values()} == {"done"}
     assert "crash" in guide.causes
+
+
+def test_workers_without_room_go_until_the_others_have_enough_and_nobody_is_blamed() -> None:
+    guide = Guide(active=4, room=2)
+    records, _ = run(items(*[1.0] * 8), guide)
+    assert {(record.state, record.item.used) for record in records.values()} == {("done", 1)}
+    assert guide.causes.count("room") >= 2

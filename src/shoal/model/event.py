@@ -59,7 +59,8 @@ class WorkerLost(NamedTuple):
     """The worker is gone, whatever the reason; its place is free again. Exactly one per spawned worker.
 
     `cause`: `ended` (asked to), `crash` (died by itself: the running item is to blame), `killed` (by `kill`),
-    `start` (its factory failed; `why` has the reason), `node` (its node is gone; nobody is to blame).
+    `start` (its factory failed; `why` has the reason), `node` (its node is gone), `room` (memory does not suffice for
+    it beside the others of its node). Nobody is to blame for the last two.
     `running` is the (seq, attempt) that had started and not ended, as far as the engine can know.
     """
 

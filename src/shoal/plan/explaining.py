@@ -97,10 +97,13 @@ def _arrangements(known: Knowledge) -> str:
 
 def _workers(known: Knowledge, workers: int) -> str:
     if known.space.workers is not None:
-        return "given"
+        absent = 0 < known.present < workers
+        return f"given; there were never more than {known.present} at once" if absent else "given"
     wanted = known.arranger.current.workers
     if workers < wanted:
         return f"memory suffices for {workers} of {wanted}"
+    if known.memory.most is not None and workers >= known.memory.most:
+        return "there was not enough memory for more"
     points, law = known.scaling(), known.law()
     if law is None or len(points) < 2:
         return _arrangements(known) or _shared(known)

@@ -247,6 +247,11 @@ class Knowledge:
         self._shrink()
         self._miss()
 
+    def crowded(self, workers: int) -> None:
+        """There is no memory for so many workers."""
+        self.memory.crowded(workers)
+        self._shrink()
+
     def _shrink(self) -> None:
         """Where memory does not suffice for the workers, there are fewer, which share the cores."""
         current = self.arranger.current

@@ -82,6 +82,10 @@ class Memory:
         if setting.batch == 1 and workers > 1:
             self.most = min(workers // 2, self.most or workers)
 
+    def crowded(self, workers: int) -> None:
+        """Memory did not suffice for the model itself, with so many workers: there should be one less."""
+        self.most = max(1, min(workers - 1, self.most or workers))
+
     def allowed(self, runtime: str, workers: int, largest: int) -> int:
         """The largest batch that so many workers on a node may use at once; 1 at least."""
         largest = min(largest, self.largest.get(runtime, largest))

@@ -117,16 +117,19 @@ class Tuner:
             self._judge_arrangement()
         self._watch()
 
-    def lost(self, worker: int, *, suspicious: bool = True) -> None:
+    def lost(self, worker: int, *, suspicious: bool = True, crowded: bool = False) -> None:
         """It died: what it was trying is free again.
 
-        `suspicious` where it may have died of what it did; not where its node went, or somebody ended it.
+        `suspicious` where it may have died of what it did; not where its node went, or somebody ended it. `crowded`
+        where it went because there is no memory for it beside the others.
         """
         asked = self._asked.pop(worker, None)
         self._loaded.pop(worker, None)
         self._lost.add(worker)
         if self._arranger.trial is not None:
             self._arranger.trial.lost(worker)
+        if asked and crowded:
+            self._known.crowded(asked.advice.workers)
         for step in asked.advice.steps if asked and suspicious else ():
             runtime, batch = step.setting.runtime, step.setting.batch
             if asked and batch > max(1, self._known.memory.seen(runtime)):

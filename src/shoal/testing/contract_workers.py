@@ -43,6 +43,15 @@ class WorkerContract(ContractBase):
         assert [event.seq for event in of(ItemStarted, events)] == [1, 2]
         assert [event.seq for event in of(ItemEnded, events)] == [1]
 
+    def test_a_worker_without_room_goes_and_says_so(self, start: Start) -> None:
+        engine = start()
+        worker = self.worker(engine)
+        engine.submit(worker, [item(1), item(2, "leave"), item(3)])
+        events = self.collect(engine, lost(worker)) + quiet(engine, self.quiet_s)
+        gone = [(event.cause, event.why, event.running) for event in of(WorkerLost, events)]
+        assert gone == [("room", "told to leave", (2, 0))]
+        assert [event.seq for event in of(ItemEnded, events)] == [1]
+
     def test_a_crash_leaves_other_workers_alone(self, start: Start) -> None:
         engine = start()
         first, second = self.worker(engine), self.worker(engine)

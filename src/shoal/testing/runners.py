@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shoal.engine.workers.runner import Cancelled, Work
+from shoal.engine.workers.runner import Cancelled, NoRoom, Work
 
 TARGET = "shoal.testing.runners:Scripted"
 
 
 class Scripted:
-    """The item's `do` is one of: sleep, raise, exit, signal, hang, stubborn, report, print, env."""
+    """The item's `do` is one of: sleep, raise, exit, signal, leave, hang, stubborn, report, print, env."""
 
     def __init__(self, start_s: float = 0.0, fail_start: bool = False) -> None:
         time.sleep(start_s)
@@ -50,6 +50,12 @@ def _signal(work: Work) -> None:
     time.sleep(work.params.get("seconds", 0.0))
     os.kill(os.getpid(), getattr(signal, work.params.get("name", "SIGKILL")))
     time.sleep(60)
+
+
+def _leave(work: Work) -> None:
+    """Say that there is no room for this worker."""
+    time.sleep(work.params.get("seconds", 0.0))
+    raise NoRoom("told to leave")
 
 
 def _hang(work: Work) -> None:
@@ -96,6 +102,7 @@ _ACTIONS: dict[str, Callable[[Work], Mapping[str, Any] | None]] = {
     "raise": _raise,
     "exit": _exit,
     "signal": _signal,
+    "leave": _leave,
     "hang": _hang,
     "stubborn": _stubborn,
     "report": _report,

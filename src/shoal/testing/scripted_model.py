@@ -21,6 +21,8 @@ def simulated(factory: Factory, item: Item) -> Behaviour:
         case "signal":
             why = f"The worker was killed by {params.get('name', 'SIGKILL')}."
             return Behaviour(seconds, crash=True, error=why)
+        case "leave":
+            return Behaviour(seconds, leaves=True, error="told to leave")
         case "hang":
             return Behaviour(seconds, hang=True)
         case "stubborn":

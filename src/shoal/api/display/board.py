@@ -50,10 +50,16 @@ class Inputs:
 
     def __init__(self) -> None:
         self.done = 0
+        self.left: int | None = None
+        """None while they are still being listed."""
         self._marks: deque[tuple[float, int]] = deque()
 
     def add(self, metrics: Mapping[str, Any]) -> None:
         self.done += int(metrics.get("rows", 0)) + int(metrics.get("errors", 0))
+
+    @property
+    def total(self) -> int | None:
+        return None if self.left is None else self.done + self.left
 
     def rate(self, now: float) -> float:
         """A second, lately. Items are long, so that this looks back further than one of them."""
@@ -123,7 +129,10 @@ class Board:
     def moment(self, progress: Progress) -> None:
         self.progress = progress
         self._estimate.tell(progress.now, progress.remaining_s)
-        self._rate = progress.rate if self._inputs is None else self._inputs.rate(progress.now)
+        self._rate = progress.rate
+        if self._inputs is not None:
+            self._inputs.left = progress.left
+            self._rate = self._inputs.rate(progress.now)
 
     # What is drawn.
 
@@ -141,12 +150,15 @@ class Board:
     def of_total(self) -> str:
         """`412/1000`, or `412` where nobody knows how many there will be; the inputs of an inference."""
         if self._inputs is not None:
-            return f"{self._inputs.done:,} inputs"
+            total = "" if self._inputs.total is None else f"/{self._inputs.total:,}"
+            return f"{self._inputs.done:,}{total} inputs"
         return str(self.ended) if self.total is None else f"{self.ended}/{max(self.total, self.ended)}"
 
     @property
     def share(self) -> float | None:
         """From 0 to 1; None where the total is unknown."""
+        if self._inputs is not None:
+            return self._inputs.done / self._inputs.total if self._inputs.total else None
         return None if not self.total else min(1.0, self.ended / self.total)
 
     @property

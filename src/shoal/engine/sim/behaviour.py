@@ -19,6 +19,8 @@ class Behaviour(NamedTuple):
     """(fraction of `seconds`, metrics, step), in the order of the fractions."""
     crash: bool = False
     """The worker dies where the item would have ended; `error` says of what."""
+    leaves: bool = False
+    """The worker goes there instead, because there is no room for it; `error` says why."""
     hang: bool = False
     """It never ends by itself: after its reports it waits for ever."""
     ignores_cancel: bool = False

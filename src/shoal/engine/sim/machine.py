@@ -222,6 +222,8 @@ class Worker:
         behaviour = self._behaviour
         if behaviour.crash:
             self.die("crash", behaviour.error or "The worker was killed by signal 11.")
+        elif behaviour.leaves:
+            self.die("room", behaviour.error or "There is no room for it beside the others.")
         else:
             self._end_item(behaviour.outcome_state, behaviour.metrics, behaviour.error)
 

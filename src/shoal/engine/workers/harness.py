@@ -19,7 +19,7 @@ from typing import Any
 
 from shoal.engine.workers import messages, reporting
 from shoal.engine.workers.folders import ItemFolder
-from shoal.engine.workers.runner import Cancelled, Failed, Runner, Upcoming, Work
+from shoal.engine.workers.runner import Cancelled, Failed, NoRoom, Runner, Upcoming, Work
 
 INTERRUPT = getattr(signal, "SIGRTMIN", signal.SIGUSR2) + (5 if hasattr(signal, "SIGRTMIN") else 0)
 ERROR_LENGTH = 2000
@@ -173,6 +173,9 @@ class Harness:
             self._interruptible = False  # Asked by a report, it may still be on its way as a signal.
             state, why = work.cancelled or ("stopped", "stopped")
             return state, {}, why
+        except NoRoom as error:
+            self._emit([messages.leaving(_sentence(error))])
+            os._exit(0)  # At once: what it holds is what the others lack.
         except BaseException as error:  # noqa: BLE001 - whatever user code raises is a failed item, nothing more
             self._interruptible = False
             if work.cancelled:
@@ -220,7 +223,7 @@ def _returned(result: object) -> dict[str, Any]:
 
 def _sentence(error: BaseException) -> str:
     """One line for the record; the whole traceback goes to the item's log."""
-    if isinstance(error, Failed):
+    if isinstance(error, Failed | NoRoom):
         return str(error)[:ERROR_LENGTH]
     with suppress(Exception):  # User code may have closed the stream.
         traceback.print_exception(error)

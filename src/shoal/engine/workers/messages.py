@@ -39,6 +39,10 @@ def failed_start(why: str) -> Message:
     return ["failed", why]
 
 
+def leaving(why: str) -> Message:
+    return ["leaving", why]
+
+
 def started(seq: int, attempt: int, at: float, log_start: int) -> Message:
     return ["started", seq, attempt, at, log_start]
 
@@ -82,7 +86,7 @@ def settled(told: Sequence[Message]) -> int:
 
 
 def event(message: Message, worker: int, log_file: str, now: float) -> Event | None:
-    """What the driver hears. None for a message that is no event (`failed`), or not one of ours."""
+    """What the driver hears. None for a message that is no event (`failed`, `leaving`), or not one of ours."""
     kind = message[0]
     if kind == "ended":
         _, seq, attempt, at, state, metrics, error, seconds, log_start, log_end, kept = message

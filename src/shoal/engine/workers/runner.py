@@ -79,5 +79,12 @@ class Failed(Exception):  # noqa: N818 - a state, not an error of Shoal
     """The item failed, and this is the whole sentence to record; no traceback is wanted."""
 
 
+class NoRoom(Exception):  # noqa: N818 - a state, not an error of Shoal
+    """Memory does not suffice for this worker beside the others of its node: it goes, and its item goes to another.
+
+    Nobody is to blame, so that nothing ends this when all workers say so: only raise it where others can go on.
+    """
+
+
 class Cancelled(BaseException):
     """Raised inside user code when its item was asked to end."""

@@ -13,7 +13,7 @@ from shoal.model import Event, Item, ItemEnded, ItemStarted, Place
 class Known:
     """What a driver knows of one worker."""
 
-    __slots__ = ("cause", "ended", "failure", "log_file", "number", "place", "running")
+    __slots__ = ("cause", "ended", "log_file", "number", "place", "running", "said")
 
     def __init__(self, number: int, place: Place, log_file: str) -> None:
         self.number = number
@@ -21,16 +21,17 @@ class Known:
         self.log_file = log_file
         self.cause = "crash"
         """Why it will turn out to be gone, unless it says otherwise."""
-        self.failure: str | None = None
+        self.said: tuple[str, str] | None = None
+        """The cause and the reason, where it said itself why it goes."""
         self.ended = False
         """Whether it was asked to end."""
         self.running: tuple[int, int] | None = None
 
     def hear(self, message: messages.Message, now: float) -> Event | None:
-        """The event in a message; None when it only says why the worker could not start."""
+        """The event in a message; None when it only says why the worker goes."""
         event = messages.event(message, self.number, self.log_file, now)
         if event is None:
-            self.failure = str(message[1])
+            self.said = ("room" if message[0] == "leaving" else "start", str(message[1]))
         elif type(event) is ItemStarted:
             self.running = (event.seq, event.attempt)
         elif type(event) is ItemEnded and self.running == (event.seq, event.attempt):
@@ -39,8 +40,8 @@ class Known:
 
     def end(self, status: int | None, why: str | None) -> tuple[str, str]:
         """The cause and the reason of its end, from the exit status of its process."""
-        if self.failure is not None:
-            return "start", self.failure
+        if self.said is not None:
+            return self.said
         if self.cause == "killed":
             return "killed", "killed by its driver"
         if self.cause == "node":

@@ -136,7 +136,9 @@ class Pool:
     def progress(self) -> Progress:
         now = self._engine.now()
         seen = look(now, self._meter, self._ready, self._crew, self._durations, self._source.left())
-        return seen if self._guide is None else seen._replace(remaining_s=self._guide.remaining_s())
+        if self._guide is None:
+            return seen
+        return seen._replace(remaining_s=self._guide.remaining_s(), left=self._guide.left_to_do())
 
     def worker_uses(self) -> list[WorkerUse]:
         return self._crew.uses(self._engine.now())
@@ -301,7 +303,7 @@ class Pool:
             ran = flight.started is not None or event.running == (flight.item.seq, flight.attempt)
             if not ran:
                 self._wait_again(flight)
-            elif event.cause == "node" or (event.cause == "killed" and flight.cancelled is None):
+            elif event.cause in ("node", "room") or (event.cause == "killed" and flight.cancelled is None):
                 # Nobody is to blame: it had only just followed the one that its worker was killed for.
                 self._journal.requeued(flight.item.seq, flight.attempt, flight.item.used, event.why)
                 self._recording.dirty = True

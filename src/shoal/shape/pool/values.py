@@ -71,6 +71,9 @@ class Guide(Protocol):
     def remaining_s(self) -> float | None:
         """Seconds until everything is done; None while nothing is known."""
 
+    def left_to_do(self) -> int | None:
+        """How much has not ended, in what the kind counts (inputs, rather than items); None while nobody knows."""
+
 
 class Ended(NamedTuple):
     """An item whose final state is durable."""
@@ -102,6 +105,8 @@ class Progress(NamedTuple):
     remaining_s: float | None
     """Seconds until what is known is done; None while nothing has been learned."""
     mean_s: float | None
+    left: int | None = None
+    """What a guide says is left to do, in what the kind counts."""
 
 
 class WorkerUse(NamedTuple):

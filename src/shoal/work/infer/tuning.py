@@ -76,7 +76,7 @@ class Tuning:
 
     def lost(self, worker: int, cause: str) -> None:
         for tuner in self._tuners.values():
-            tuner.lost(worker, suspicious=cause == "crash")
+            tuner.lost(worker, suspicious=cause == "crash", crowded=cause == "room")
 
     def ahead(self) -> int:
         """While there is something to find out, a worker should not have an item for which that comes too late."""
@@ -87,11 +87,15 @@ class Tuning:
         hosts = self._hosts()
         rates = [self._tuner(self._machines[host]).rate() for host in hosts]
         known = [rate for rate in rates if rate]
-        left = self.left()
+        left = self.left_to_do()
         if not known or left is None:
             return None
         mean = sum(known) / len(known)
-        return (left + sum(self._waiting.values())) / (mean * len(rates))
+        return left / (mean * len(rates))
+
+    def left_to_do(self) -> int | None:
+        left = self.left()
+        return None if left is None else left + sum(self._waiting.values())
 
     # What the source asks and tells.
 

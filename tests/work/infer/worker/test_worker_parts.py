@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from shoal.engine.workers.runner import Failed
+from shoal.engine.workers.runner import Failed, NoRoom
 from shoal.engine.workers.stopwatch import Stopwatch
 from shoal.model.tuning import Advice, Heard, Setting, Step
 from shoal.work.infer.base import OutOfMemory, Unreadable, Unusable
@@ -162,6 +162,69 @@ def test_memory_that_does_not_suffice_for_one_input_ends_the_item():
     made, _ = predicting(as_given=Full())
     with pytest.raises(Failed, match="not enough memory for a single input"):
         made.run(GIVEN, taken(8), Collected())
+
+
+def test_an_input_too_large_for_memory_says_nothing_about_the_others():
+    class Picky(Double):
+        def predict(self, batch):
+            if 5.0 in batch:
+                raise OutOfMemory("too much")
+            return super().predict(batch)
+
+    made, _ = predicting(as_given=Picky())
+    collected = Collected()
+    made.run(GIVEN._replace(batch=8), taken(8), collected)
+    assert [position for position, _ in collected.errors] == [5]
+    assert made.out_of_memory == []
+    assert made.largest(GIVEN._replace(batch=8)) == 8
+
+
+def test_a_model_that_does_not_fit_beside_the_others_makes_its_worker_go():
+    made, _ = predicting(as_given=OutOfMemory("Memory did not suffice to load it"))
+    made.others = 1
+    with pytest.raises(NoRoom, match="did not suffice"):
+        made.run(GIVEN, taken(4), Collected())
+    made.others = 0
+    with pytest.raises(Failed, match="did not suffice"):
+        made.run(GIVEN, taken(4), Collected())
+
+
+def test_a_gpu_that_others_have_filled_makes_a_worker_go_that_has_done_nothing_yet():
+    class Full(Double):
+        def predict(self, batch):
+            raise OutOfMemory("CUDA out of memory")
+
+        def device_bytes(self):
+            return 1 << 30
+
+    made, _ = predicting(as_given=Full())
+    made.others = 3
+    with pytest.raises(NoRoom, match="beside 3 other workers: CUDA out of memory"):
+        made.run(GIVEN, taken(4), Collected())
+
+
+def test_a_second_runtime_is_loaded_alone_where_both_do_not_fit():
+    given, frozen = Double(), Double()
+
+    class Narrow(Models):
+        def load(self, setting, example=None):
+            if any(not each.closed for each in (given, frozen) if each.batches):
+                raise OutOfMemory("no room for two")
+            return super().load(setting, example)
+
+    models = Narrow(as_given=given, frozen=frozen)
+    made = Predicting(
+        Holding(models), Prepare(), finish, Stopwatch(), takes_arrays=False, precision="float32"
+    )
+    made.run(GIVEN, taken(4), Collected())
+    assert made.run(GIVEN._replace(runtime="frozen"), taken(4), Collected()) == "frozen"
+    assert given.closed
+
+
+def test_a_runtime_for_which_memory_does_not_suffice_gives_way():
+    made, _ = predicting(as_given=Double(), frozen=OutOfMemory("too large"))
+    assert made.run(GIVEN._replace(runtime="frozen"), taken(4), Collected()) == "as-given"
+    assert made.holding.unusable == {"frozen": "too large"}
 
 
 def test_a_runtime_that_fails_gives_way_to_the_model_as_given_for_good():

@@ -11,7 +11,8 @@ from shoal.engine.workers.runner import Failed
 from shoal.work import functions
 from shoal.work.infer.base import Tensor, Unusable
 
-from .telling import memory_told
+from . import cuda
+from .telling import memory_told, too_large
 
 if TYPE_CHECKING:
     from shoal.model.tuning import Setting
@@ -49,7 +50,8 @@ class FunctionPredictor:
         taken: set[str] = set()
         if inspect.isclass(found):
             taken = _taken(found, reference) & set(wishes)
-            made = found(**{name: wishes[name] for name in taken})
+            with memory_told(_give_back, too_large(reference)):
+                made = found(**{name: wishes[name] for name in taken})
             if not callable(made):
                 raise Failed(
                     f"{reference} has no __call__: it is called with batches. Add one that takes a batch."
@@ -73,7 +75,7 @@ class FunctionPredictor:
 
     def device_bytes(self) -> int:
         torch = sys.modules.get("torch")
-        return int(torch.cuda.max_memory_reserved()) if torch is not None and _uses_cuda(torch) else 0
+        return 0 if torch is None else cuda.held_bytes(torch)
 
     def close(self) -> None:
         self._call = None
@@ -96,11 +98,7 @@ def _taken(made: type, reference: str) -> set[str]:
     return {one.name for one in named}
 
 
-def _uses_cuda(torch: Any) -> bool:
-    return bool(torch.cuda.is_available() and torch.cuda.is_initialized())
-
-
 def _give_back() -> None:
     torch = sys.modules.get("torch")
-    if torch is not None and _uses_cuda(torch):
-        torch.cuda.empty_cache()
+    if torch is not None:
+        cuda.give_back(torch)

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from shoal.engine.workers.runner import Failed
-from shoal.work.infer.base import Predictor, Unusable
+from shoal.work.infer.base import OutOfMemory, Predictor, Unusable
 
 from .installed import device_of, is_installed, need
 from .recognising import check_file
@@ -45,7 +45,7 @@ class OnnxModels:
         device = device_of(self._model.device, "onnxruntime", gpu=self._gpu)
         from .running_onnxruntime import OnnxRuntimePredictor
 
-        with others_told(lambda error: Failed(self._why(error))):
+        with others_told(self._told):
             found = OnnxRuntimePredictor(
                 self._path, runtime="as-given", device=device, threads=setting.threads
             )
@@ -77,13 +77,13 @@ class OnnxModels:
                 self._path, threads=setting.threads, precision=self._model.precision, example=example
             )
 
-    def _why(self, error: Exception) -> str:
+    def _told(self, error: Exception) -> Exception:
         if is_out_of_memory(error):
-            return too_large(self._path)
+            return OutOfMemory(too_large(self._path))
         said = one_line(error)
         if _EXTERNAL.search(str(error)):
-            return (
+            return Failed(
                 f"model.onnx: {self._path} keeps its weights in a file beside it, which cannot be read: {said}"
                 " Put that file into the same folder."
             )
-        return f"model.onnx: {self._path} cannot be loaded by ONNX Runtime: {said}"
+        return Failed(f"model.onnx: {self._path} cannot be loaded by ONNX Runtime: {said}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.work.infer.base import Tensor
 
+from . import cuda
 from .arrays import ArrayPredictor
 
 if TYPE_CHECKING:
@@ -133,14 +134,14 @@ class TorchPredictor(ArrayPredictor):
         if self.device == "cuda":
             import torch
 
-            torch.cuda.empty_cache()
+            cuda.give_back(torch)
 
     def device_bytes(self) -> int:
         if self.device != "cuda":
             return 0
         import torch
 
-        return int(torch.cuda.max_memory_reserved())
+        return cuda.held_bytes(torch)
 
     def close(self) -> None:
         self._module = self._staged = None

@@ -27,7 +27,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 @contextmanager
-def memory_told(release: Callable[[], None] | None = None) -> Iterator[None]:
+def memory_told(release: Callable[[], None] | None = None, sentence: str | None = None) -> Iterator[None]:
     """Around a call of a library: what it says about memory becomes `OutOfMemory`, after `release` was called.
 
     By then the error is forgotten, and with it the frames that held what was half computed.
@@ -42,7 +42,7 @@ def memory_told(release: Callable[[], None] | None = None) -> Iterator[None]:
     if said:
         if release is not None:
             release()
-        raise OutOfMemory(said)
+        raise OutOfMemory(sentence or said)
 
 
 @contextmanager
@@ -56,10 +56,10 @@ def others_told(told: Callable[[Exception], Exception]) -> Iterator[None]:
         raise told(error) from None
 
 
-def too_large(path: str) -> str:
+def too_large(model: str) -> str:
     """The sentence for a model that does not fit even without a batch."""
     return (
-        f"Memory did not suffice to load {path}: run fewer workers at once, such as tune: {{workers: 1}},"
+        f"Memory did not suffice to load {model}: run fewer workers at once, such as tune: {{workers: 1}},"
         " or set resources: {memory: ...} to what one needs."
     )
 

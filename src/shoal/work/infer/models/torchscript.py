@@ -59,7 +59,7 @@ class TorchScriptModels:
         device = device_of(self._model.device, "torch", gpu=self._gpu)
         from .running_torch import TorchPredictor, declared, freeze, load_module
 
-        with others_told(lambda error: Failed(self._why(error))):
+        with others_told(self._told):
             module = load_module(self._path, device, self._model.precision)
         tensors = declared(module)
 
@@ -76,14 +76,14 @@ class TorchScriptModels:
                 return found
             return predictor(freeze(module, fused=False))
 
-    def _why(self, error: Exception) -> str:
+    def _told(self, error: Exception) -> Exception:
         if is_out_of_memory(error):
-            return too_large(self._path)
+            return OutOfMemory(too_large(self._path))
         said = one_line(error, first=True)
         hint = ""
         if "::" in said and "Unknown builtin op" in said:
             hint = " It needs a library of operators: use model: {function: ...}, a class that imports it."
-        return f"model.torchscript: {self._path} cannot be loaded by torch: {said}{hint}"
+        return Failed(f"model.torchscript: {self._path} cannot be loaded by torch: {said}{hint}")
 
     def _converted(self, setting: Setting, example: Any) -> Predictor:
         """From the cache, or converted now; once more where what was kept turns out to be damaged."""
@@ -126,7 +126,7 @@ class TorchScriptModels:
             need("torch", "torch", "A TorchScript file")
             from .running_torch import load_module
 
-            with others_told(lambda error: Failed(self._why(error))):
+            with others_told(self._told):
                 module = load_module(self._path)
             if runtime == "openvino":
                 from .running_openvino import convert

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from shoal.engine.workers.runner import Failed
 from shoal.engine.workers.stopwatch import memory_bytes, now
 from shoal.model.tuning import AS_GIVEN, Setting
-from shoal.work.infer.base import Models, Predictor, Unusable
+from shoal.work.infer.base import Models, OutOfMemory, Predictor, Unusable
 
 NEW, RESIZED = 2, 1
 """Batches that are not measured after a model was loaded, and after the size of batches changed."""
@@ -44,20 +45,16 @@ class Holding:
         if setting.runtime not in self.unusable:
             try:
                 return setting.runtime, self._load(setting, example)
-            except Unusable as error:
-                if setting.runtime == AS_GIVEN:
+            except (Unusable, OutOfMemory) as error:
+                if setting.runtime == AS_GIVEN or (self._pinned and isinstance(error, OutOfMemory)):
                     raise
-                if self._pinned:
-                    raise Failed(
-                        f"{setting.runtime}, which tune.runtime asks for, cannot be used: {error}"
-                    ) from None
-                self.unusable[setting.runtime] = str(error)
+                self.refuse(setting.runtime, str(error))
         return AS_GIVEN, self._load(setting._replace(runtime=AS_GIVEN), example)
 
     def refuse(self, runtime: str, why: str) -> None:
         """This one does not do: it is not used again."""
         if self._pinned:
-            raise Failed(f"{runtime}, which tune.runtime asks for, cannot be used: {why}")
+            raise Failed(f"{runtime}, which tune.runtime asks for, cannot be used: {why}") from None
         self.unusable[runtime] = why
         for key in [key for key in self._loaded if key[0] == runtime]:
             self._drop(key)
@@ -84,10 +81,19 @@ class Holding:
         found = self._loaded.pop(key, None)
         if found is None:
             began = now()
-            found = self._models.load(setting, example())
+            found = self._made(setting, example())
             self.load_s[setting.runtime] = self.load_s.get(setting.runtime, 0.0) + now() - began
         self._loaded[key] = found
         return found
+
+    def _made(self, setting: Setting, example: Any) -> Predictor:
+        """Where memory does not suffice, again without the others that are held."""
+        if self._loaded:
+            with suppress(OutOfMemory):
+                return self._models.load(setting, example)
+            for key in list(self._loaded):
+                self._drop(key)
+        return self._models.load(setting, example)
 
     def _drop(self, key: Key) -> None:
         self._loaded.pop(key).close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.engine.workers.runner import Failed
+from shoal.engine.workers.runner import Failed, NoRoom
 from shoal.engine.workers.stopwatch import Stopwatch
 from shoal.model.tuning import AS_GIVEN, Setting
 from shoal.work.infer.base import Finish, OutOfMemory, Predictor, Prepare
@@ -54,6 +54,8 @@ class Predicting:
         self._caps: dict[str, int] = {}
         """The largest batch for which memory suffices, by runtime, where it did not."""
         self.to_compare: set[str] = set()
+        self.others = 0
+        """Workers beside this one that can go on without it, if memory does not suffice for all."""
         self.differences: dict[str, float] = {}
         self.out_of_memory: list[Setting] = []
 
@@ -85,7 +87,7 @@ class Predicting:
         try:
             runtime, outputs = self._predict(setting, good)
             columns, bad = self._finish(outputs, len(good))
-        except Misfit:
+        except (Misfit, NoRoom):
             raise
         except Exception as error:  # noqa: BLE001 - libraries and users' classes raise anything
             failure = error.with_traceback(None)  # Its frames hold what was half computed.
@@ -114,6 +116,8 @@ class Predicting:
             return self.holding.get(setting, lambda: _as_array(example))
         except Failed as error:  # It is no model, and will be none for another input.
             raise Misfit(str(error)) from None
+        except OutOfMemory as error:
+            raise (NoRoom(str(error)) if self.others else Misfit(str(error))) from None
 
     def _compared(self, runtime: str, setting: Setting, batch: Any, outputs: Any) -> tuple[str, Any]:
         """What the model gives as it was given, where the runtime has to show first that it agrees and does not."""
@@ -135,7 +139,13 @@ class Predicting:
         if count > 1:
             self._caps[setting.runtime] = count // 2
             return self._attempt(setting, good, collected)
+        if self.others and not self._proven and self.holding.device_bytes():  # A GPU is full of the others.
+            raise NoRoom(
+                f"There is not enough memory for the model beside {self.others} other workers: {said}"
+            )
         self._caps.pop(setting.runtime, None)  # It is the input, and others may go together again.
+        if self._proven:
+            self.out_of_memory = [each for each in self.out_of_memory if each.runtime != setting.runtime]
         reason = f"there is not enough memory for it: {said}"
         sentence = f"There is not enough memory for a single input: {said}."
         self._suspect(good[0], reason, sentence, collected)

@@ -49,6 +49,7 @@ class InferRunner:
         found = specs.loads(text, folder=workload_folder(), label=label, sets=sets, kind="infer")
         assert isinstance(found, Infer)
         sys.setswitchinterval(SWITCH_S)
+        self._crew_is_given = found.tune.workers is not None
         self._watch = Stopwatch()
         on_gpu = gpu and found.model.device != "cpu"
         on_torch = on_gpu and found.model.kind == "torchscript"
@@ -104,6 +105,7 @@ class InferRunner:
     def _go(self, work: Work, intake: Intake) -> tuple[Collected, Heard]:
         advice = Advice.read(work.params[ADVICE])
         self._predicting.to_compare = set(work.params.get(COMPARE, ()))
+        self._predicting.others = 0 if self._crew_is_given else advice.workers - 1
         if work.counted_attempt >= FROM_ATTEMPT:
             setting = Setting(AS_GIVEN, 1, advice.steps[-1].setting.threads)
             return go_carefully(

@@ -1,0 +1,25 @@
+"""What torch knows of the GPU that a worker uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+CONTEXT_BYTES = 512 << 20
+"""What a process takes of a GPU besides its arrays, about: torch does not count it."""
+
+
+def held_bytes(torch: Any) -> int:
+    """The most that this process held on its GPU; 0 where it uses none."""
+    if not uses_gpu(torch):
+        return 0
+    return int(torch.cuda.max_memory_reserved()) + CONTEXT_BYTES
+
+
+def uses_gpu(torch: Any) -> bool:
+    return bool(torch.cuda.is_available() and torch.cuda.is_initialized())
+
+
+def give_back(torch: Any) -> None:
+    """Let others have what torch keeps for later."""
+    if uses_gpu(torch):
+        torch.cuda.empty_cache()
