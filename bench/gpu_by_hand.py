@@ -21,11 +21,12 @@ from typing import Any
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
 
-import infer_data
 import numpy as np
 import pyarrow as pa
 import torch
 from pyarrow import parquet
+
+import infer_data
 
 try:
     import simplejpeg

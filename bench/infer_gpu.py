@@ -74,6 +74,7 @@ class Bench:
     def model_alone(self, batches: tuple[int, ...] = BATCHES) -> dict[int, float]:
         """Images a second in half precision, by batch."""
         import torch
+
         from gpu_by_hand import load
 
         model = load(str(self.model), frozen=True)

@@ -10,7 +10,6 @@ import pytest
 from clusters.desk import Desk, until
 from clusters.growth import HOSTS, SLOTS
 from clusters.stored import BUCKET, bed_with_storage
-from testbed import Testbed
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
 pytestmark = [
