@@ -17,11 +17,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE))
+sys.path.append(str(Path(__file__).resolve().parent))
 
 import infer_data
 
+HERE = Path(__file__).resolve().parent
 PARTS = ("model", "whole", "memory")
 BATCHES = (8, 32, 128, 256, 512, 1024)
 BY_HAND = [(8, 256), (16, 128), (16, 256)]
