@@ -58,6 +58,17 @@ def test_a_worker_without_room_leaves_the_others_and_the_next_run_knows() -> Non
     assert Tuner(space, as_json(tuner.document())).active(8) <= 6
 
 
+def test_the_first_worker_that_is_up_counts_those_that_still_start() -> None:
+    tuner = Tuner(Space(("as-given",), Machine(8, 64 * GIB, 1, 48 * GIB)))
+    tuner.active(1)
+    assert tuner.ask(0, 8, 100_000)[1:] == (1, 8)
+    tuner.active(2)
+    tuner.ask(1, 8, 100_000)
+    tuner.active(8)
+    tuner.lost(1, suspicious=False, crowded=True)
+    assert tuner.active(8) == 7
+
+
 def test_a_batch_that_kills_workers_is_not_tried_for_ever() -> None:
     assert deaths_by_batches(suspicious=True) <= 4  # Four at once, two at once: twice each.
 
@@ -163,7 +174,7 @@ def test_a_known_profile_is_used_from_the_first_item_on() -> None:
     assert tuner.chosen() == chosen
     again = Node(surface, tuner, 1)
     seconds = again.run(3000)
-    assert again.log[0][3] == Advice(again.log[0][3].steps, 1)
+    assert again.log[0][3][1] == 1
     assert [step.setting for step in again.log[0][3].steps] == [chosen[0]]
     elsewhere = sum(step.setting != chosen[0] for _, _, _, advice in again.log for step in advice.steps)
     assert elsewhere <= len(again.log) / 3

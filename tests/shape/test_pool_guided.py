@@ -7,8 +7,10 @@ from typing import Any
 
 from shape.test_pool import Listed, items
 from shoal.engine.sim import Behaviour, SimWorld, Startup, WorkerDies
-from shoal.model import Factory, Item, Need, Node
+from shoal.model import Factory, Item, Need, Node, Place
 from shoal.shape.pool import Policy, Pool
+from shoal.shape.pool.crew import Crew, Flight, Member
+from shoal.shape.pool.picking import at_hand
 from shoal.store import MemoryJournal
 
 
@@ -134,3 +136,23 @@ def test_workers_without_room_go_until_the_others_have_enough_and_nobody_is_blam
     records, _ = run(items(*[1.0] * 8), guide)
     assert {(record.state, record.item.used) for record in records.values()} == {("done", 1)}
     assert guide.causes.count("room") >= 2
+
+
+def test_who_is_at_work_counts_until_it_is_gone() -> None:
+    """Otherwise another one would load its model beside it."""
+    engine = SimWorld([Node("a", 2, 1 << 30)], lambda *_: Behaviour(1.0)).connect()
+    crew = Crew(engine, Factory("sim:x"), Need(), None)
+    busy, idle = (Member(number, Place(number, "a", Need()), 0.0) for number in (1, 2))
+    for member in (busy, idle):
+        member.ready_at = 0.0
+        crew.members[member.number] = member
+    busy.flights[1] = Flight(items(1.0)[0], busy)
+    guide = Guide(active=1)
+    assert at_hand(crew, guide) == [busy]
+    busy.recalled = True
+    assert at_hand(crew, guide) == []
+    busy.leaving = True
+    assert at_hand(crew, guide) == []
+    del crew.members[1]
+    assert at_hand(crew, guide) == [idle]
+    engine.close()

@@ -37,16 +37,18 @@ class Advice(NamedTuple):
     steps: tuple[Step, ...]
     workers: int = 1
     """How many workers of the node are given items meanwhile."""
+    meant: int = 1
+    """How many it is meant to have, once all have started: so many will hold the model."""
 
     def plain(self) -> list[Any]:
         """As JSON values."""
-        return [self.workers, [[*step.setting, step.rows] for step in self.steps]]
+        return [self.workers, self.meant, [[*step.setting, step.rows] for step in self.steps]]
 
     @classmethod
     def read(cls, values: Sequence[Any]) -> Advice:
         """From `plain`."""
-        workers, steps = values
-        return cls(tuple(Step(Setting(*step[:3]), step[3]) for step in steps), workers)
+        workers, meant, steps = values
+        return cls(tuple(Step(Setting(*step[:3]), step[3]) for step in steps), workers, meant)
 
 
 class Measured(NamedTuple):

@@ -233,7 +233,7 @@ class Knowledge:
     # What was heard.
 
     def hear(self, heard: Heard, *, workers: int, clean: bool) -> None:
-        """Take in what a worker told. Unless `clean`, its rates are of no use, as others were in its way."""
+        """Take in what one of so many workers told. Unless `clean`, its rates are of no use: others were in its way."""
         for name, difference in heard.differences.items():
             self.differences[name] = max(difference, self.differences.get(name, 0.0))
         self.unusable.update(heard.unusable)

@@ -55,7 +55,7 @@ class Memory:
         self.largest: dict[str, int] = {}
         """Bounds from what ran out of memory, by runtime."""
         self.most: int | None = None
-        """A bound on workers: memory ran out with a single input at a time."""
+        """A bound on workers, where memory ran out whatever the batch."""
 
     def hear(self, measured: Measured) -> None:
         setting = measured.setting

@@ -106,8 +106,8 @@ class Tuner:
             if name not in loaded:  # Loading it once more, for other threads, may be quicker.
                 self._known.load_s[name] = max(0.0, seconds)
         loaded.update(heard.load_s, (measured.setting.runtime for measured in heard.measured))
-        workers = asked.advice.workers if asked else 1
-        self._known.hear(heard, workers=workers, clean=asked is None or asked.clean)
+        meant = asked.advice.meant if asked else 1
+        self._known.hear(heard, workers=meant, clean=asked is None or asked.clean)
         if self._known.choose():
             self._reference = None
         self._blank += self._known.rate_of_worker() is None and not heard.measured
@@ -129,13 +129,13 @@ class Tuner:
         if self._arranger.trial is not None:
             self._arranger.trial.lost(worker)
         if asked and crowded:
-            self._known.crowded(asked.advice.workers)
+            self._known.crowded(asked.advice.meant)
         for step in asked.advice.steps if asked and suspicious else ():
             runtime, batch = step.setting.runtime, step.setting.batch
             if asked and batch > max(1, self._known.memory.seen(runtime)):
                 self._suspects[runtime, batch] = self._suspects.get((runtime, batch), 0) + 1
                 if self._suspects[runtime, batch] >= SUSPICIOUS:
-                    self._known.memory.ran_out(step.setting, asked.advice.workers)
+                    self._known.memory.ran_out(step.setting, asked.advice.meant)
 
     def rows_for(self, seconds: float) -> int:
         """How many inputs an item should have to take about so long on one worker."""
@@ -209,7 +209,8 @@ class Tuner:
         now = self._arranger.round
         trial = self._arranger.trial  # Workers that get used to more threads are in the way of the others.
         clean = all(each.round == now for each in self._asked.values()) and (trial is None or trial.running)
-        return Asked(Advice(fitted, min(workers, self._active or workers)), now, clean, role, tries)
+        advice = Advice(fitted, min(workers, self._active or workers), workers)
+        return Asked(advice, now, clean, role, tries)
 
     def _tried(self, runtime: str, best: Setting, rows: int) -> Asked:
         """A runtime's first inputs. What it is not likely to do better goes back to the best one."""

@@ -259,7 +259,9 @@ class RayEngine(Talking):
         self._link.hurry()
         self._actors_lost += 1
         why = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        if worker.cause == "killed":
+        if worker.said is not None:
+            self._lose(worker, *worker.said)
+        elif worker.cause == "killed":
             self._lose(worker, "killed", "killed by its driver")
         elif worker.place.host not in self._link.call(ray_nodes.alive):
             self._lose(worker, "node", f"its node {worker.place.host} was lost")

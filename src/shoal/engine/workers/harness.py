@@ -174,7 +174,10 @@ class Harness:
             state, why = work.cancelled or ("stopped", "stopped")
             return state, {}, why
         except NoRoom as error:
-            self._emit([messages.leaving(_sentence(error))])
+            self._interruptible = False
+            if os.getpid() == self._process:
+                _flush()
+                self._emit([messages.leaving(_sentence(error))])
             os._exit(0)  # At once: what it holds is what the others lack.
         except BaseException as error:  # noqa: BLE001 - whatever user code raises is a failed item, nothing more
             self._interruptible = False

@@ -31,7 +31,7 @@ class Known:
         """The event in a message; None when it only says why the worker goes."""
         event = messages.event(message, self.number, self.log_file, now)
         if event is None:
-            self.said = ("room" if message[0] == "leaving" else "start", str(message[1]))
+            self.said = self.said or ("room" if message[0] == "leaving" else "start", str(message[1]))
         elif type(event) is ItemStarted:
             self.running = (event.seq, event.attempt)
         elif type(event) is ItemEnded and self.running == (event.seq, event.attempt):

@@ -48,19 +48,19 @@ def at_hand(crew: Crew, guide: Guide | None) -> list[Member]:
 
     One that still starts gets nothing: what waits for it could be done by others meanwhile.
     """
-    staying = [
-        member
-        for member in crew.members.values()
-        if member.ready_at is not None and not member.leaving and not member.recalled
-    ]
-    if guide is None:
-        return staying
+    ready = [member for member in crew.members.values() if member.ready_at is not None]
+    if guide is not None:
+        ready = _guided(ready, guide)
+    return [member for member in ready if not member.leaving and not member.recalled]
+
+
+def _guided(ready: list[Member], guide: Guide) -> list[Member]:
+    """As many of each node as the guide says. Those that are at work count until they are gone."""
     by_host: dict[str, list[Member]] = {}
     # Those that have worked before come first: they have loaded what others would have to load.
-    for member in sorted(
-        staying, key=lambda member: (not member.items and not member.flights, member.number)
-    ):
-        by_host.setdefault(member.node, []).append(member)
+    for member in sorted(ready, key=lambda member: (not member.items and not member.flights, member.number)):
+        if member.flights or not member.leaving:
+            by_host.setdefault(member.node, []).append(member)
     return [
         member for host, here in by_host.items() for member in here[: max(1, guide.active(host, len(here)))]
     ]

@@ -304,7 +304,7 @@ class Pool:
             if not ran:
                 self._wait_again(flight)
             elif event.cause in ("node", "room") or (event.cause == "killed" and flight.cancelled is None):
-                # Nobody is to blame: it had only just followed the one that its worker was killed for.
+                # Nobody is to blame, or it had only just followed the one that its worker was killed for.
                 self._journal.requeued(flight.item.seq, flight.attempt, flight.item.used, event.why)
                 self._recording.dirty = True
                 self._wait_again(flight)

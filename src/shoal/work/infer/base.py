@@ -16,7 +16,7 @@ class Unreadable(Exception):  # noqa: N818 - a fact about an input, not an error
 
 
 class OutOfMemory(Exception):  # noqa: N818 - the worker goes on with less
-    """Memory, or a GPU's, did not suffice for this batch; a smaller one may do."""
+    """Memory, or a GPU's, did not suffice for this batch, or for the model; less at once may do."""
 
 
 class Unusable(Exception):  # noqa: N818 - a fact about a runtime
@@ -88,8 +88,9 @@ class Models(Protocol):
         """The names of those that are installed, `as-given` first. Imports nothing heavy."""
 
     def load(self, setting: Setting, example: Any = None) -> Predictor:
-        """Load it; `setting.batch` only says what to expect. Raises `Unusable`, or `Failed` when it is no model.
+        """Load it; `setting.batch` only says what to expect.
 
+        Raises `Unusable`, `OutOfMemory`, or `Failed` when it is no model.
         `example` is a batch such as it will get: some conversions need one, of at least one row.
         """
 

@@ -97,6 +97,11 @@ class One(torch.nn.Module):  # type: ignore[misc]
         return x.view(1, 4)
 
 
+class Viewed(torch.nn.Module):  # type: ignore[misc]
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.view(x.size(0), -1)
+
+
 class Tokens(torch.nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
@@ -331,3 +336,28 @@ print([name for name in sys.modules if name.startswith("openvino_telemetry") and
     command = [sys.executable, "-W", "error", "-c", script, str(network.parent)]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (found.stdout.strip(), found.stderr) == ("[]", "")
+
+
+def test_a_model_that_takes_no_other_layout_gets_a_copy(save: Save) -> None:
+    """As pictures come to a GPU: their channels last in memory."""
+    from shoal.work.infer.models.running_torch import TorchPredictor, declared
+
+    module = torch.jit.load(str(save(Viewed())))
+    found = TorchPredictor(module, declared(module), runtime="as-given", device="cpu", threads=1)
+    pictures = torch.rand(2, 8, 8, 3).permute(0, 3, 1, 2)
+    for _ in range(2):
+        assert torch.equal(found._called(pictures), pictures.reshape(2, -1))
+
+
+def test_memory_that_does_not_suffice_for_freezing_says_nothing_about_the_runtime(
+    save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from shoal.work.infer.models import running_torch
+
+    def full(*_: Any, **__: Any) -> None:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    monkeypatch.setattr(running_torch, "freeze", full)
+    made = models(ModelFile(torchscript=str(save(Network()))), ".", str(tmp_path), gpu=False)
+    with pytest.raises(OutOfMemory, match="CUDA out of memory"):
+        made.load(Setting("frozen", 4, 1), IMAGES)

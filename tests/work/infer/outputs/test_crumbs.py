@@ -16,8 +16,6 @@ def test_positions_of_earlier_attempts_are_counted_for_each_item(output: Output)
     crumbs.at(7, 11, 9)
     crumbs.at(8, 1, 1)
     assert Crumbs(opened(output, ".")).suspects(7) == {5: 2, 9: 1}
-    crumbs.clear(7)
-    assert not crumbs.suspects(7)
     assert crumbs.suspects(8) == {1: 1}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -194,13 +195,45 @@ def test_a_gpu_that_others_have_filled_makes_a_worker_go_that_has_done_nothing_y
         def predict(self, batch):
             raise OutOfMemory("CUDA out of memory")
 
-        def device_bytes(self):
-            return 1 << 30
+        device = "cuda"
 
     made, _ = predicting(as_given=Full())
     made.others = 3
     with pytest.raises(NoRoom, match="beside 3 other workers: CUDA out of memory"):
         made.run(GIVEN, taken(4), Collected())
+
+
+def test_a_gpu_that_fills_up_later_is_no_fault_of_the_inputs():
+    class Filling(Double):
+        device = "cuda"
+        full = False
+
+        def predict(self, batch):
+            if self.full:
+                raise OutOfMemory("CUDA out of memory")
+            return super().predict(batch)
+
+    model = Filling()
+    made, _ = predicting(as_given=model)
+    made.run(GIVEN, taken(4), Collected())
+    model.full, made.others, collected = True, 3, Collected()
+    with pytest.raises(NoRoom):
+        made.run(GIVEN, taken(4), collected)
+    assert collected.errors == []
+    made.others = 0
+    with pytest.raises(Failed, match="not enough memory on the GPU"):
+        made.run(GIVEN, taken(4), collected)
+
+
+def test_a_runtime_that_needs_more_memory_than_there_is_gives_way_at_a_single_input():
+    class Hungry(Double):
+        def predict(self, batch):
+            raise OutOfMemory("too much")
+
+    made, _ = predicting(as_given=Double(), frozen=Hungry())
+    collected = Collected()
+    assert made.run(GIVEN._replace(runtime="frozen"), taken(8), collected) == "as-given"
+    assert result(collected) == {n: 2.0 * n for n in range(8)}
 
 
 def test_a_second_runtime_is_loaded_alone_where_both_do_not_fit():
@@ -347,21 +380,50 @@ def test_inputs_read_by_other_threads_give_the_same_rows():
     assert [position for position, _ in collected.errors] == [3, 99]
 
 
-def test_an_input_at_which_two_workers_died_is_left_out_and_then_one_is_enough_for_others():
-    from collections import Counter
+class Trail:
+    """The crumbs of an item: where earlier attempts ended, and where this one has been."""
 
-    class Crumbs:
-        def __init__(self):
-            self.seen = []
+    def __init__(self, *ends):
+        self.seen = []
+        self._ends = ends
 
-        def suspects(self, seq):
-            return Counter({2: 2, 4: 1})
+    def suspects(self, seq):
+        return Counter(self._ends)
 
-        def at(self, seq, attempt, position):
-            self.seen.append(position)
+    def at(self, seq, attempt, position):
+        self.seen.append(position)
 
+
+def test_attempts_that_ended_by_themselves_are_no_deaths():
     made, _ = predicting(as_given=Double())
-    crumbs = Crumbs()
+    intake = Intake(Numbers(6), Prepare(), made.watch)
+    collected = go_carefully(intake, made, GIVEN._replace(batch=1), Trail(-1, -1, 4), 1, 3)
+    assert (collected.positions, collected.errors) == (list(range(6)), [])
+
+
+def test_who_dies_while_the_model_is_loaded_dies_of_no_input():
+    crumbs = Trail()
+
+    class Watched(Models):
+        def load(self, setting, example=None):
+            assert crumbs.seen == []
+            return super().load(setting, example)
+
+    made = Predicting(
+        Holding(Watched(as_given=Double())),
+        Prepare(),
+        finish,
+        Stopwatch(),
+        takes_arrays=False,
+        precision="float32",
+    )
+    go_carefully(Intake(Numbers(3), Prepare(), made.watch), made, GIVEN._replace(batch=1), crumbs, 1, 3)
+    assert crumbs.seen == [0, 1, 2, -1]
+
+
+def test_an_input_at_which_two_workers_died_is_left_out_and_then_one_is_enough_for_others():
+    made, _ = predicting(as_given=Double())
+    crumbs = Trail(2, 2, 4)
     intake = Intake(Numbers(6), Prepare(), made.watch)
     collected = go_carefully(intake, made, GIVEN._replace(batch=1), crumbs, 1, 3)
     assert crumbs.seen == [0, 1, 3, 5, -1]

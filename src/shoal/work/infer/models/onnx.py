@@ -11,7 +11,7 @@ from shoal.work.infer.base import OutOfMemory, Predictor, Unusable
 
 from .installed import device_of, is_installed, need
 from .recognising import check_file
-from .telling import is_out_of_memory, one_line, others_told, too_large
+from .telling import is_out_of_memory, one_line, others_told, too_large, unusable
 
 if TYPE_CHECKING:
     from shoal.model.tuning import Setting
@@ -72,7 +72,7 @@ class OnnxModels:
             raise Unusable("openvino is not installed")
         from .running_openvino import OpenVinoPredictor
 
-        with others_told(lambda error: Unusable(f"OpenVINO cannot load it: {one_line(error)}")):
+        with others_told(lambda error: unusable(error, "OpenVINO cannot load it")):
             return OpenVinoPredictor(
                 self._path, threads=setting.threads, precision=self._model.precision, example=example
             )

@@ -68,6 +68,7 @@ class TorchPredictor(ArrayPredictor):
         self._module: Any = module
         self._threads = threads
         self._channels_last = runtime == "frozen"
+        self._takes_any_layout = True
         self._staged: Any = None
         if device == "cuda":
             import torch
@@ -81,7 +82,18 @@ class TorchPredictor(ArrayPredictor):
         if torch.get_num_threads() != self._threads:
             torch.set_num_threads(self._threads)
         with torch.inference_mode():
-            return tuple(_own(tensor) for tensor in _tensors(self._module(self._given(batch))))
+            return tuple(_own(tensor) for tensor in _tensors(self._called(self._given(batch))))
+
+    def _called(self, given: Any) -> Any:
+        """Pictures come to a GPU with their channels last, which is faster. Modules that cannot take it get a copy."""
+        if self._takes_any_layout:
+            try:
+                return self._module(given)
+            except RuntimeError as error:
+                if given.is_contiguous() or "view size is not compatible" not in str(error):
+                    raise
+            self._takes_any_layout = False
+        return self._module(given.contiguous())
 
     def predict(self, batch: Any) -> Any:
         if hasattr(batch, "array") and self.device != "cuda":

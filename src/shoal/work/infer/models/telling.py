@@ -56,6 +56,12 @@ def others_told(told: Callable[[Exception], Exception]) -> Iterator[None]:
         raise told(error) from None
 
 
+def unusable(error: Exception, what: str) -> Exception:
+    """`Unusable`, unless it is only that memory does not suffice just now."""
+    said = one_line(error)
+    return OutOfMemory(said) if is_out_of_memory(error) else Unusable(f"{what}: {said}")
+
+
 def too_large(model: str) -> str:
     """The sentence for a model that does not fit even without a batch."""
     return (

@@ -14,7 +14,7 @@ from shoal.work.infer.base import OutOfMemory, Predictor, Unusable
 from .conversions import digest_of, forget, kept, key_of
 from .installed import device_of, is_installed, knows_cuda, need
 from .recognising import check_file
-from .telling import is_out_of_memory, one_line, others_told, too_large
+from .telling import is_out_of_memory, one_line, others_told, too_large, unusable
 
 if TYPE_CHECKING:
     from shoal.model.tuning import Setting
@@ -70,7 +70,7 @@ class TorchScriptModels:
 
         if setting.runtime == "as-given":
             return predictor(module)
-        with others_told(lambda error: Unusable(f"torch cannot freeze it: {one_line(error)}")):
+        with others_told(lambda error: unusable(error, "torch cannot freeze it")):
             found = predictor(freeze(module, fused=True))
             if example is None or _can(found, example):
                 return found
@@ -89,12 +89,14 @@ class TorchScriptModels:
         """From the cache, or converted now; once more where what was kept turns out to be damaged."""
         key = self._key(setting.runtime, example)
         make = self._maker(setting.runtime, example)
-        with others_told(lambda error: Unusable(f"{setting.runtime} cannot run it: {one_line(error)}")):
+        with others_told(lambda error: unusable(error, f"{setting.runtime} cannot run it")):
             folder = kept(self._cache, key, make)
             try:
                 return self._open(folder, setting, example)
-            except Exception:  # noqa: BLE001 - whatever it is, a new one is tried before it is told
-                forget(self._cache, key)
+            except Exception as error:
+                if is_out_of_memory(error):
+                    raise
+                forget(self._cache, key)  # Whatever it is, a new one is tried before it is told.
             return self._open(kept(self._cache, key, make), setting, example)
 
     def _open(self, folder: str, setting: Setting, example: Any) -> Predictor:

@@ -139,7 +139,7 @@ def _earlier(storage: Storage) -> Iterator[tuple[int, Any]]:
         return
     with opened, parquet.ParquetFile(opened) as file:
         counts = json.loads((file.metadata.metadata or {}).get(METADATA, b'{"items": []}'))["items"]
-        batches = file.iter_batches(GROUP_ROWS)
+        batches = file.iter_batches(GROUP_ROWS, use_threads=False)
         held = table_of(file.schema_arrow, {}, 0)
         for seq, count in counts:
             while held.num_rows < count:

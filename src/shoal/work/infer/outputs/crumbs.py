@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from shoal.files import Storage
-from shoal.work.infer.outputs.layout import HIDDEN, crumb_key, crumb_of, remove
+from shoal.work.infer.outputs.layout import HIDDEN, crumb_key, crumb_of
 
 
 class Crumbs:
@@ -28,10 +28,6 @@ class Crumbs:
     def at(self, seq: int, attempt: int, position: int) -> None:
         """Say that this attempt begins with this input. Blocks until it would survive the process."""
         self._storage.write(crumb_key(seq, attempt), json.dumps({"position": position}).encode())
-
-    def clear(self, seq: int) -> None:
-        """The item is done: forget what its attempts were at."""
-        remove(self._storage, self._keys(seq))
 
     def _keys(self, seq: int) -> list[str]:
         keys = (entry.key for entry in self._storage.list(HIDDEN, f"at-{seq:06d}-*.json"))

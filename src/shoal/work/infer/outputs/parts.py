@@ -70,9 +70,9 @@ class PartWriter:
         `keys` and `columns` are of the good inputs, in their order. `rows`, `errors` and `attempt` of the facts are
         filled in here. Raises `Failed` when the disk is full or the columns do not go with those of other parts.
         """
-        table = self._table(keys, columns, errors)
-        facts = facts._replace(rows=table.num_rows, errors=len(errors), attempt=attempt)
         with self._told():
+            table = self._table(keys, columns, errors)
+            facts = facts._replace(rows=table.num_rows, errors=len(errors), attempt=attempt)
             errors_file = self._write_errors(seq, attempt, errors)
             if not is_complete(table.schema) or not table.num_rows:
                 self._storage.write(partial_key(seq), b"")

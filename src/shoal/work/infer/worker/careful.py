@@ -23,8 +23,10 @@ def go_carefully(
     collected = Collected()
     predicting.forget()
     deaths = crumbs.suspects(seq)
+    del deaths[NOWHERE]  # Those ended by themselves.
     # Where one is known to kill workers, others may, too, and attempts are few.
     enough = 1 if any(count >= DEATHS for count in deaths.values()) else DEATHS
+    predicting.load(setting)  # Who dies of that dies of no input.
     try:
         for position in range(len(intake)):
             if deaths[position] >= enough:

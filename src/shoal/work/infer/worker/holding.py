@@ -59,6 +59,16 @@ class Holding:
         for key in [key for key in self._loaded if key[0] == runtime]:
             self._drop(key)
 
+    def keep_only(self, setting: Setting) -> bool:
+        """Let go of all but this one; whether there were others."""
+        others = [key for key in self._loaded if key != (setting.runtime, setting.threads)]
+        for key in others:
+            self._drop(key)
+        return bool(others)
+
+    def on_gpu(self) -> bool:
+        return any(predictor.device == "cuda" for predictor in self._loaded.values())
+
     def let_go(self) -> None:
         """Between items: of what was not used lately, as far as memory asks for it."""
         most = 1 if memory_bytes() > ROOMY_BYTES or self.device_bytes() else MOST_HELD
@@ -91,8 +101,7 @@ class Holding:
         if self._loaded:
             with suppress(OutOfMemory):
                 return self._models.load(setting, example)
-            for key in list(self._loaded):
-                self._drop(key)
+            self.keep_only(setting)
         return self._models.load(setting, example)
 
     def _drop(self, key: Key) -> None:

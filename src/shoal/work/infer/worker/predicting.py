@@ -47,6 +47,8 @@ class Predicting:
         """Not a class of the user's, which takes what it takes."""
         self._proven = False
         """Whether the model has taken anything yet: before, its failure may not be the fault of an input."""
+        self._well: Taken | None = None
+        """One of those that it took last."""
         self._failures = 0
         """Inputs that it failed on."""
         self._sentence: str | None = None
@@ -69,6 +71,10 @@ class Predicting:
         self.out_of_memory = []
         self._sentence = None
         self.holding.load_s = {}
+
+    def load(self, setting: Setting) -> None:
+        """Now, and not with the first batch. `setting` is the model as given: others need an example."""
+        self._loaded(setting, None)
 
     def run(self, setting: Setting, taken: Sequence[Taken], collected: Collected) -> str | None:
         """All of them, in order; which runtime did it. Raises `Failed` when the model cannot be used at all."""
@@ -96,6 +102,7 @@ class Predicting:
         if failure is not None:
             return self._blame(setting, good, failure, collected)
         self._proven = True
+        self._well = good[0]
         collected.add([entry.position for entry in good], columns, bad)
         return runtime
 
@@ -133,16 +140,20 @@ class Predicting:
         return AS_GIVEN, reference
 
     def _shrink(self, setting: Setting, good: Sequence[Taken], error: Exception, collected: Collected) -> str:
-        """Memory ran out: again with half the batch. A single input that is too much for it is an error of its own."""
+        """Memory ran out: again with half the batch. A single input that is too much for it is an error of its own,
+        unless others that went well before would be, too: then the GPU is full of other workers."""
         count, said = len(good), in_a_line(error)
         self.out_of_memory.append(setting._replace(batch=count))
         if count > 1:
             self._caps[setting.runtime] = count // 2
             return self._attempt(setting, good, collected)
-        if self.others and not self._proven and self.holding.device_bytes():  # A GPU is full of the others.
-            raise NoRoom(
-                f"There is not enough memory for the model beside {self.others} other workers: {said}"
-            )
+        if self.holding.keep_only(setting):  # Another model was in its way.
+            return self._attempt(setting, good, collected)
+        if setting.runtime != AS_GIVEN:
+            return self._blame(setting, good, error, collected)
+        if self.holding.on_gpu() and not self._still_does(setting):
+            full = f"There is not enough memory for the model beside {self.others} other workers: {said}"
+            raise NoRoom(full) if self.others else Misfit(f"There is not enough memory on the GPU: {said}")
         self._caps.pop(setting.runtime, None)  # It is the input, and others may go together again.
         if self._proven:
             self.out_of_memory = [each for each in self.out_of_memory if each.runtime != setting.runtime]
@@ -150,6 +161,16 @@ class Predicting:
         sentence = f"There is not enough memory for a single input: {said}."
         self._suspect(good[0], reason, sentence, collected)
         return setting.runtime
+
+    def _still_does(self, setting: Setting) -> bool:
+        """Whether an input that went well before does so now."""
+        if self._well is None:
+            return False
+        try:
+            self._predict(setting, [self._well])
+        except (OutOfMemory, MemoryError):
+            return False
+        return True
 
     def _blame(self, setting: Setting, good: Sequence[Taken], error: Exception, collected: Collected) -> str:
         """A batch failed: because of the runtime, of one of its inputs, or of the model."""

@@ -49,9 +49,10 @@ class InferRunner:
         found = specs.loads(text, folder=workload_folder(), label=label, sets=sets, kind="infer")
         assert isinstance(found, Infer)
         sys.setswitchinterval(SWITCH_S)
-        self._crew_is_given = found.tune.workers is not None
         self._watch = Stopwatch()
         on_gpu = gpu and found.model.device != "cpu"
+        # Nobody else has what its own limit keeps from it; and as many as are given have to do.
+        self._alone = found.tune.workers is not None or (found.resources.memory_bytes and not on_gpu)
         on_torch = on_gpu and found.model.kind == "torchscript"
         self._prepare = preparation(found.preprocess, found.input, on_gpu=on_torch)
         ways = models(found.model, found.folder, cache_folder("models"), gpu=gpu)
@@ -105,7 +106,7 @@ class InferRunner:
     def _go(self, work: Work, intake: Intake) -> tuple[Collected, Heard]:
         advice = Advice.read(work.params[ADVICE])
         self._predicting.to_compare = set(work.params.get(COMPARE, ()))
-        self._predicting.others = 0 if self._crew_is_given else advice.workers - 1
+        self._predicting.others = 0 if self._alone else advice.meant - 1
         if work.counted_attempt >= FROM_ATTEMPT:
             setting = Setting(AS_GIVEN, 1, advice.steps[-1].setting.threads)
             return go_carefully(
