@@ -55,7 +55,7 @@ class Memory:
         self.largest: dict[str, int] = {}
         """Bounds from what ran out of memory, by runtime."""
         self.most: int | None = None
-        """A bound on workers, where memory ran out whatever the batch."""
+        """A bound on workers, where memory ran out whatever the batch. Of this run: others may have been in the way."""
 
     def hear(self, measured: Measured) -> None:
         setting = measured.setting
@@ -158,7 +158,6 @@ class Memory:
         """As JSON values."""
         return {
             "largest": dict(self.largest),
-            "most": self.most,
             "host": _plain(self._host),
             "device": _plain(self._device),
             "seen": dict(self._seen),
@@ -170,7 +169,6 @@ class Memory:
         self._host, self._device = _points(document["host"]), _points(document["device"])
         self._seen = {str(name): int(batch) for name, batch in document["seen"].items()}
         self.largest = {str(name): int(batch) for name, batch in document["largest"].items()}
-        self.most = None if document["most"] is None else int(document["most"])
 
 
 def _plain(points: Mapping[str, Mapping[int, float]]) -> dict[str, list[list[float]]]:
