@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shoal.api.growing import COME_S, Coming
+from shoal.api.growing import COME_S, Coming, _left_s
+from shoal.shape.pool import Progress
 
 
 def test_a_host_is_waited_for_until_it_is_there() -> None:
@@ -25,3 +26,9 @@ def test_a_host_that_was_started_and_does_not_show_is_not_waited_for_for_ever() 
     assert coming.look(set(), 1001.0 + COME_S) == set()
     coming.ask("a")
     assert coming.look(set(), 1002.0 + COME_S) == {"a"}, "it may be asked for again"
+
+
+def test_what_was_found_so_far_counts_while_more_is_being_found() -> None:
+    progress = Progress(10.0, {}, 4, [], 4, 1.0, None, 3.0, least_s=600.0)
+    assert _left_s(progress) == 600.0
+    assert _left_s(progress._replace(remaining_s=50.0)) == 50.0

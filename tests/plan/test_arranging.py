@@ -51,4 +51,4 @@ def test_more_workers_than_places_are_not_taken_over_from_an_earlier_run() -> No
 
 def test_nodes_with_other_places_are_of_another_kind() -> None:
     assert Machine(8, 64 * GIB, places=8).kind == Machine(8, 64 * GIB).kind == "8cpu-64gib"
-    assert Machine(8, 64 * GIB, 1, 80 * GIB, 2).kind == "8cpu-64gib-1gpu-2places"
+    assert Machine(8, 64 * GIB, 1, 80 * GIB, 2).kind == "8cpu-64gib-1gpu80gib-2places"

@@ -121,3 +121,12 @@ def test_what_is_allowed_holds_unless_it_is_the_least_there_is(
     expected = memory.expected("as-given", batch)
     if expected is not None and batch > 1:
         assert expected * workers <= (1 - MARGIN) * total * (1 + 1e-6) + workers
+
+
+def test_more_workers_than_there_was_room_for_are_not_held_again() -> None:
+    memory = Memory(Machine(8, 64 * GIB))
+    memory.hear(measured(8, GIB))
+    assert memory.holds("as-given", 8, 4)
+    memory.crowded(4)
+    assert not memory.holds("as-given", 8, 4)
+    assert memory.holds("as-given", 8, 3)

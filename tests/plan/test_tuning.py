@@ -181,6 +181,56 @@ def test_a_known_profile_is_used_from_the_first_item_on() -> None:
     assert seconds <= 1.04 * (3000 / surface.node(best, workers) + surface.load_s[best.runtime])
 
 
+def test_a_batch_of_the_last_run_for_which_memory_no_longer_suffices_is_given_up() -> None:
+    space = Space(("as-given",), Machine(2, 64 * GIB, 1, 16 * GIB))
+    first = Tuner(space)
+    for batch in (4, 16, 64, 256, 512):
+        for _ in range(4):
+            tell_measured(first, Setting("as-given", batch, 1), 10.0 * batch)
+    assert first.chosen()[0].batch == 512
+    tuner = Tuner(space, as_json(first.document()))
+    for _ in range(8):
+        tuner.active(2)
+        tuner.ask(0, 4096, 10**6)
+        ran_out = Setting("as-given", 512, tuner.chosen()[0].threads)
+        small = measured(ran_out._replace(batch=256), 100.0, workers=2)
+        tuner.tell(0, Heard((small,), out_of_memory=(ran_out,)))
+    assert tuner.chosen()[0].batch <= 256
+    assert tuner.rate_of_worker() == pytest.approx(100.0, rel=0.1)
+
+
+def tell_measured(tuner: Tuner, setting: Setting, rate: float) -> None:
+    tuner.active(2)
+    advice = tuner.ask(0, 4096, 10**6)
+    threads = advice.steps[-1].setting.threads
+    heard = measured(setting._replace(threads=threads), rate, workers=advice.workers)
+    tuner.tell(0, Heard((heard,)))
+
+
+def test_a_given_batch_larger_than_any_item_is_measured_all_the_same() -> None:
+    tuner = Tuner(Space(("as-given", "openvino"), Machine(1, 8 * GIB), batch=64))
+    seen = set()
+    for _ in range(20):
+        tuner.active(1)
+        advice = tuner.ask(0, 50, 10**6)
+        setting = advice.steps[-1].setting
+        seen.add(setting.runtime)
+        tuner.tell(0, Heard((measured(setting._replace(batch=50), 100.0, workers=1),)))
+    assert tuner.rate_of_worker() == pytest.approx(100.0, rel=0.1)
+    assert seen == {"as-given", "openvino"}
+
+
+def test_what_killed_workers_may_have_been_an_input_so_the_next_run_tries_the_batch_again() -> None:
+    space = Space(("as-given",), Machine(1, 64 * GIB, 1, 80 * GIB))
+    tuner = Tuner(space)
+    for _ in range(2):
+        tuner.active(1)
+        first = tuner.ask(0, 16, 10**6).steps[0].setting.batch
+        tuner.lost(0)
+    assert tuner.ask(0, 16, 10**6).steps[0].setting.batch < first
+    assert Tuner(space, as_json(tuner.document())).ask(0, 16, 10**6).steps[0].setting.batch == first
+
+
 def test_a_profile_of_other_wishes_is_used_as_far_as_they_permit() -> None:
     surface = resnet()
     node = Node(surface, Tuner(surface.space()), 0)

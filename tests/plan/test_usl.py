@@ -64,3 +64,10 @@ def test_enough_is_where_the_next_no_longer_pays() -> None:
 def test_equations_without_a_single_answer_have_none() -> None:
     assert solve([[1.0, 2.0], [2.0, 4.0]], [1.0, 2.0]) is None
     assert solve([[0.0, 2.0], [2.0, 0.0]], [2.0, 4.0]) == pytest.approx([2.0, 1.0])
+
+
+def test_among_many_that_do_not_hinder_each_other_one_more_still_pays() -> None:
+    even = Usl(1.0)
+    assert even.pays(60)
+    assert even.enough(64) == 64
+    assert not Usl(1.0, contention=0.1).pays(60)

@@ -90,7 +90,7 @@ class Growing:
         if progress.now < self._next_look:
             return
         self._next_look = progress.now + LOOK_S
-        self._throughput.tell(progress.now, progress.workers, self._done)
+        self._throughput.tell(progress.now, progress.working, self._done)
         self._done = 0.0
         left_s = _left_s(progress)
         if left_s is None:
@@ -145,6 +145,8 @@ def _left_s(progress: Progress) -> float | None:
     """How long the rest takes with the workers there are; from what runs, as long as nothing has ended."""
     if progress.remaining_s is not None:
         return progress.remaining_s
+    if progress.least_s is not None:
+        return progress.least_s
     if not progress.running:
         return None
     longest = max(progress.now - running.since for running in progress.running)

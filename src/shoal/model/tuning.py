@@ -130,7 +130,8 @@ class Machine(NamedTuple):
     @property
     def kind(self) -> str:
         """Its name in profiles."""
-        gpus = f"-{self.gpu}gpu" if self.gpu else ""
+        of_gpu = f"{self.gpu_memory_bytes >> 30}gib" if self.gpu_memory_bytes else ""
+        gpus = f"-{self.gpu}gpu{of_gpu}" if self.gpu else ""
         places = f"-{self.most_workers}places" if self.most_workers < self.cpu else ""
         return f"{self.cpu}cpu-{self.memory_bytes >> 30}gib{gpus}{places}"
 

@@ -145,13 +145,13 @@ def _rate(rate: float | None) -> str:
 
 def document(known: Knowledge) -> dict[str, Any]:
     """All of it as JSON values; `read` takes it back."""
-    setting, workers = chosen(known)
+    setting, _ = chosen(known)
     law = known.law()
     return {
         "version": VERSION,
         "machine": known.space.machine.kind,
         "chosen": setting._asdict()
-        | {"workers": known.arranger.current.workers, "at_work": workers, "rate": known.rate()},
+        | {"workers": known.arranger.current.workers, "at_work": known.at_work(), "rate": known.rate()},
         "settled": known.settled,
         "settled_with": known.settled_with,
         "points": known.curve.document(),

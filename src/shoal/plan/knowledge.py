@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.model.tuning import Heard, Setting, Space
+from shoal.model.tuning import Heard, Measured, Setting, Space
 from shoal.plan import batching, usl
 from shoal.plan.arranging import Arrangement, Arranger, permitted
 from shoal.plan.curve import Curve, Estimate
@@ -162,9 +162,16 @@ class Knowledge:
             if self.cautious(estimate) <= bar:
                 return False
         elif lawful and self.known_rate is not None:
-            return False  # It was the best in an earlier run, and was not measured in this one yet.
+            if self._may_come(estimate):
+                return False  # It was the best in an earlier run, and was not measured in this one yet.
+            self.settled, self.known_rate = False, None
         self.chosen = setting
         return True
+
+    def _may_come(self, other: Estimate) -> bool:
+        """Whether the chosen point will be measured: memory allows it, and another does not always come instead."""
+        allowed = self.space.batch is not None or self.chosen.batch <= self.largest(self.chosen.runtime)
+        return allowed and other.sure < 2 * SURE
 
     def _compare(self, pairs: Mapping[str, tuple[Setting, Estimate]]) -> None:
         best = max(pairs, key=lambda name: pairs[name][1].score)
@@ -243,9 +250,16 @@ class Knowledge:
             if min(measured.setting.batch, measured.setting.threads, measured.workers) >= 1:
                 self.memory.hear(measured)
                 if clean:
-                    self.curve.add(measured)
+                    self.curve.add(self._at_the_given_batch(measured))
         self._shrink()
         self._miss()
+
+    def _at_the_given_batch(self, measured: Measured) -> Measured:
+        """Where a batch is given and items have fewer inputs, that is as close to it as it gets."""
+        setting = measured.setting
+        if self.space.batch is None or setting.batch > self.space.batch:
+            return measured
+        return measured._replace(setting=setting._replace(batch=self.space.batch))
 
     def crowded(self, workers: int) -> None:
         """There is no memory for so many workers."""
@@ -290,6 +304,6 @@ class Knowledge:
             self.arranger.current = arrangement
         self.chosen = self.setting(setting.runtime, max(1, min(setting.batch, self.space.largest_batch)))
         if self.chosen == setting and self.arranger.current == arrangement:
-            self.known_rate = float(rate) / arrangement.workers
+            self.known_rate = float(rate) / max(1, int(chosen["at_work"]))
             self.settled = bool(known["settled"])
             self.settled_with = int(known.get("settled_with", self.space.machine.most_workers))

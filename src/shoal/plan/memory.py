@@ -54,6 +54,8 @@ class Memory:
         """The largest batch that each runtime is known to manage."""
         self.largest: dict[str, int] = {}
         """Bounds from what ran out of memory, by runtime."""
+        self.suspected: dict[str, int] = {}
+        """Bounds from workers that died with a batch, perhaps of something else: of this run alone."""
         self.most: int | None = None
         """A bound on workers, where memory ran out whatever the batch. Of this run: others may have been in the way."""
 
@@ -82,13 +84,19 @@ class Memory:
         if setting.batch == 1 and workers > 1:
             self.most = min(workers // 2, self.most or workers)
 
+    def suspect(self, setting: Setting) -> None:
+        """Workers died with this batch."""
+        half = max(1, setting.batch // 2)
+        self.suspected[setting.runtime] = min(half, self.suspected.get(setting.runtime, half))
+
     def crowded(self, workers: int) -> None:
         """Memory did not suffice for the model itself, with so many workers: there should be one less."""
         self.most = max(1, min(workers - 1, self.most or workers))
 
     def allowed(self, runtime: str, workers: int, largest: int) -> int:
         """The largest batch that so many workers on a node may use at once; 1 at least."""
-        largest = min(largest, self.largest.get(runtime, largest))
+        for bounds in (self.largest, self.suspected):
+            largest = min(largest, bounds.get(runtime, largest))
         # A runtime that is new is trusted as far as another one came, if it is known how memory grows there.
         known = self._seen.get(runtime) or max(
             (self._seen[name] // CLIMB for name, points in self._host.items() if len(points) > 1), default=1
@@ -112,6 +120,8 @@ class Memory:
 
     def holds(self, runtime: str, batch: int, workers: int) -> bool:
         """Whether so many workers with this batch stay within what there is, as far as is known."""
+        if self.most is not None and workers > self.most:
+            return False
         return all(line.at(batch) <= limit for line, limit in self._lines(runtime, workers))
 
     def expected(self, runtime: str, batch: int) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shoal.model import Decision, Plan, Prediction
-from shoal.plan.usl import PAYS, Usl
+from shoal.plan.usl import Usl
 from shoal.units import format_seconds
 
 
@@ -71,7 +71,7 @@ def grow(
 def why_not(left_s: float, workers: int, spare: Spare, law: Usl | None = None) -> str | None:
     """Why this node is not worth starting now; None when it is."""
     workers = max(1, workers)
-    if law is not None and law.gain(workers, spare.slots) < PAYS:
+    if law is not None and not law.pays(workers, spare.slots):
         return (
             f"{spare.host} no longer pays: as measured, {_workers(workers + spare.slots)} would do "
             f"{law.throughput(workers + spare.slots):.3g}/s and {workers} do {law.throughput(workers):.3g}/s"

@@ -11,7 +11,7 @@ SETTLE_S = 2.0
 
 
 class Throughput:
-    """Told of ends as they come, and of the workers there are. Time is whoever calls'."""
+    """Told of ends as they come, and of the workers that work. Time is whoever calls'."""
 
     def __init__(self) -> None:
         self._workers = 0
@@ -22,7 +22,7 @@ class Throughput:
         """By the number of workers: what they did, and seconds."""
 
     def tell(self, now: float, workers: int, amount: float) -> None:
-        """Since the last call, so much ended; so many workers are there now."""
+        """Since the last call, so much ended; so many workers work now."""
         if workers != self._workers or self._from is None:
             self._workers, self._from, self._at = workers, now + SETTLE_S, now + SETTLE_S
             return

@@ -97,6 +97,12 @@ class Tuner:
         self._asked[worker] = asked
         return asked.advice
 
+    def plain(self, worker: int) -> Advice:
+        """For an item that is gone through with care: nothing is tried on it, and nothing follows from its end."""
+        self._asked.pop(worker, None)
+        self._lost.discard(worker)
+        return self._handed(Step(self._known.chosen)).advice
+
     def tell(self, worker: int, heard: Heard) -> None:
         """What came of the item that this worker had; also of one that was not asked for."""
         asked = self._asked.pop(worker, None)
@@ -135,7 +141,7 @@ class Tuner:
             if asked and batch > max(1, self._known.memory.seen(runtime)):
                 self._suspects[runtime, batch] = self._suspects.get((runtime, batch), 0) + 1
                 if self._suspects[runtime, batch] >= SUSPICIOUS:
-                    self._known.memory.ran_out(step.setting, asked.advice.meant)
+                    self._known.memory.suspect(step.setting)
 
     def rows_for(self, seconds: float) -> int:
         """How many inputs an item should have to take about so long on one worker."""
@@ -153,6 +159,10 @@ class Tuner:
             target = max(min(target, rate * short_s), min(following, 2 * target))
         rows = max(4, math.ceil(target / batch - 0.01)) * batch
         return max(1, min(self._space.largest_item, rows))
+
+    def rate_of_worker(self) -> float | None:
+        """Inputs a second of one worker at the chosen point."""
+        return self._known.rate_of_worker()
 
     def rate(self) -> float | None:
         """Inputs a second that one node is expected to do at the chosen point."""
@@ -360,5 +370,6 @@ class Tuner:
             self._reference = rate if self._reference is None else self._reference
             return
         known.curve.forget(RECENT, known.chosen)
+        known.slower.clear()
         self._arranger.rates.clear()
         known.settled, known.known_rate, self._reference = False, None, None

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 PAYS = 0.02
 """One more pays when throughput grows by more than this share."""
+LINEAR_SHARE = 0.2
+"""Among many, one more is a small share at best: then it pays when it does so much of what it would do alone."""
 _SMALLEST = 1e-12
 
 
@@ -37,10 +39,15 @@ class Usl(NamedTuple):
         before = self.throughput(count)
         return self.throughput(count + more) / before - 1 if before > 0 else math.inf
 
+    def pays(self, count: float, more: float = 1) -> bool:
+        """Whether `more` further ones are worth having beside `count`."""
+        return self.gain(count, more) >= min(PAYS, LINEAR_SHARE * more / max(count, _SMALLEST))
+
     def enough(self, most: int) -> int:
         """The fewest, of up to `most`, that do as much as any number of those, but for what does not pay."""
         best = max(self.throughput(count) for count in range(1, max(1, most) + 1))
-        return next(count for count in range(1, most + 1) if self.throughput(count) >= best * (1 - PAYS))
+        bar = best * (1 - min(PAYS, LINEAR_SHARE / max(1, most)))
+        return next(count for count in range(1, most + 1) if self.throughput(count) >= bar)
 
     @property
     def peak(self) -> float:

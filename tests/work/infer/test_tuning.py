@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shoal.model import Item, Need, Node
 from shoal.model.tuning import Advice, Heard, Measured
 from shoal.spec import Tune
@@ -86,3 +88,31 @@ def test_what_waits_is_what_has_not_ended():
     assert made.remaining_s() == 0
     made.made(item(20, 500))
     assert made.remaining_s() > 0
+
+
+def test_nothing_is_tried_on_an_item_that_is_gone_through_with_care():
+    made = tuning([Node("a", 1, 8 * GIB, labels={"tier": "work"})], ("as-given", "openvino"))
+    made.left = lambda: 100_000
+    for seq in range(1, 4):
+        made.active("a", 1)
+        work(made, "a", seq)
+    for _ in range(3):
+        made.active("a", 1)
+        careful = made.sent(item(4, 64)._replace(used=2), 1, "a")
+        advice = Advice.read(careful.params[ADVICE])
+        assert [step.setting.runtime for step in advice.steps] == ["as-given"]
+        assert careful.params[COMPARE] == []
+        made.lost(1, "crash")
+    [document] = made.learned().values()
+    assert document["memory"]["largest"] == {}
+
+
+def test_the_time_left_counts_the_workers_that_are_left():
+    made = tuning([Node("a", 2, 8 * GIB, labels={"tier": "work"})])
+    made.left = lambda: 100_000
+    for seq in range(1, 20):
+        made.active("a", 2)
+        work(made, "a", seq)
+    both = made.remaining_s()
+    made.active("a", 1)
+    assert made.remaining_s() == pytest.approx(2 * both, rel=0.01)

@@ -138,7 +138,9 @@ class Pool:
         seen = look(now, self._meter, self._ready, self._crew, self._durations, self._source.left())
         if self._guide is None:
             return seen
-        return seen._replace(remaining_s=self._guide.remaining_s(), left=self._guide.left_to_do())
+        return seen._replace(
+            remaining_s=self._guide.remaining_s(), left=self._guide.left_to_do(), least_s=seen.remaining_s
+        )
 
     def worker_uses(self) -> list[WorkerUse]:
         return self._crew.uses(self._engine.now())

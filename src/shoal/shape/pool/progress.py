@@ -58,6 +58,7 @@ def look(
         meter.rate(now),
         _remaining(now, ready, running, durations, workers, waiting + (left or 0)),
         durations.mean_s,
+        working=sum(member.items > 0 for member in crew.members.values()),
     )
 
 

@@ -107,6 +107,10 @@ class Progress(NamedTuple):
     mean_s: float | None
     left: int | None = None
     """What a guide says is left to do, in what the kind counts."""
+    least_s: float | None = None
+    """Seconds for what is known already, where a guide cannot say `remaining_s` because more is being found."""
+    working: int = 0
+    """Workers that have ended an item: others may still load something."""
 
 
 class WorkerUse(NamedTuple):

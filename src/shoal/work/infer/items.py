@@ -22,6 +22,10 @@ FACTS = f"{HIDDEN}facts"
 HEARD = f"{HIDDEN}heard"
 """What was measured meanwhile (`model.tuning.Heard`)."""
 
+CAREFULLY_FROM = 3
+"""From this attempt on, of those that count, an item is gone through one input at a time. The second is like the first,
+as workers also die without being to blame."""
+
 
 def content_of(listed: Mapping[str, Any]) -> str:
     """Equal for the same list of inputs."""

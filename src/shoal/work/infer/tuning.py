@@ -11,7 +11,7 @@ from shoal.model import Decision, Item, Need, Node
 from shoal.model.tuning import AS_GIVEN, Heard, Machine, Space
 from shoal.plan.tuning import Tuner
 from shoal.spec import Tune
-from shoal.work.infer.items import ADVICE, COMPARE, COUNT
+from shoal.work.infer.items import ADVICE, CAREFULLY_FROM, COMPARE, COUNT
 from shoal.work.job import Learned
 
 ITEM_S = 3.0
@@ -64,7 +64,10 @@ class Tuning:
         self._out[item.seq] = (machine.kind, worker)
         self._waiting[item.seq] = item.params[COUNT]
         active = self._workers.get(host, 1)
-        advice = self._tuner(machine).ask(worker, item.params[COUNT], self.left(), active)
+        tuner = self._tuner(machine)
+        if item.used + 1 >= CAREFULLY_FROM:
+            return item._replace(params={**item.params, ADVICE: tuner.plain(worker).plain(), COMPARE: []})
+        advice = tuner.ask(worker, item.params[COUNT], self.left(), active)
         used = {step.setting.runtime for step in advice.steps}
         unproven = [name for name in sorted(used) if self._has_to_be_compared(machine.kind, name)]
         return item._replace(params={**item.params, ADVICE: advice.plain(), COMPARE: unproven})
@@ -85,13 +88,13 @@ class Tuning:
 
     def remaining_s(self) -> float | None:
         hosts = self._hosts()
-        rates = [self._tuner(self._machines[host]).rate() for host in hosts]
-        known = [rate for rate in rates if rate]
+        rates = {host: self._tuner(self._machines[host]).rate_of_worker() for host in hosts}
+        known = [rate for rate in rates.values() if rate]
         left = self.left_to_do()
         if not known or left is None:
             return None
         mean = sum(known) / len(known)
-        return left / (mean * len(rates))
+        return left / sum((rates[host] or mean) * self._workers[host] for host in hosts)
 
     def left_to_do(self) -> int | None:
         left = self.left()

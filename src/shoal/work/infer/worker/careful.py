@@ -8,8 +8,6 @@ from shoal.work.infer.worker.collecting import Collected
 from shoal.work.infer.worker.intake import Intake
 from shoal.work.infer.worker.predicting import Predicting
 
-FROM_ATTEMPT = 3
-"""The second attempt is like the first, as workers also die without being to blame."""
 DEATHS = 2
 """Workers that died at the same input, before it is blamed: a single one may have died of something else."""
 

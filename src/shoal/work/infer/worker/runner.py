@@ -18,11 +18,11 @@ from shoal.spec import Infer
 from shoal.work.infer.base import Facts, Opened
 from shoal.work.infer.finishing import finishing
 from shoal.work.infer.inputs import opening
-from shoal.work.infer.items import ADVICE, COMPARE, FACTS, HEARD, LIST, content_of
+from shoal.work.infer.items import ADVICE, CAREFULLY_FROM, COMPARE, FACTS, HEARD, LIST, content_of
 from shoal.work.infer.models import models
 from shoal.work.infer.outputs import PartWriter
 from shoal.work.infer.preparing import preparation
-from shoal.work.infer.worker.careful import FROM_ATTEMPT, go_carefully
+from shoal.work.infer.worker.careful import go_carefully
 from shoal.work.infer.worker.collecting import Collected
 from shoal.work.infer.worker.course import Course
 from shoal.work.infer.worker.holding import Holding
@@ -107,7 +107,7 @@ class InferRunner:
         advice = Advice.read(work.params[ADVICE])
         self._predicting.to_compare = set(work.params.get(COMPARE, ()))
         self._predicting.others = 0 if self._alone else advice.meant - 1
-        if work.counted_attempt >= FROM_ATTEMPT:
+        if work.counted_attempt >= CAREFULLY_FROM:
             setting = Setting(AS_GIVEN, 1, advice.steps[-1].setting.threads)
             return go_carefully(
                 intake, self._predicting, setting, self._writer.crumbs, work.seq, work.attempt
@@ -141,7 +141,7 @@ class InferRunner:
         if ahead is not None:
             upcoming, intake = ahead
             same = (upcoming.seq, upcoming.attempt) == (work.seq, work.attempt)
-            if same and work.counted_attempt < FROM_ATTEMPT:
+            if same and work.counted_attempt < CAREFULLY_FROM:
                 return intake
             intake.give_up()
         return Intake(self._open(work.params[LIST]), self._prepare, self._watch)
@@ -153,7 +153,7 @@ class InferRunner:
             executor = self._readers.current
             if executor is not None and intake.all_asked_for:
                 upcoming = work.upcoming() if self._next is None else None
-                if upcoming is not None and upcoming.counted_attempt < FROM_ATTEMPT:
+                if upcoming is not None and upcoming.counted_attempt < CAREFULLY_FROM:
                     opened = self._open(upcoming.params[LIST])
                     self._next = (upcoming, Intake(opened, self._prepare, self._watch))
                 if self._next is not None:
