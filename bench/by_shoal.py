@@ -176,13 +176,13 @@ def best_of_grid(ground: Ground, rate: float) -> tuple[Point, list[tuple[Point, 
 
 
 def _measured(ground: Ground, points: list[Point], rate: float, seconds: float) -> list[tuple[Point, float]]:
-    images = max(100, int(rate * seconds))
-    files = ground.files(images)
-    item = max(1, images // 40)  # Fine enough to see how fast parts come.
     found = []
     for point in points:
+        # Items fine enough, and enough of them, to see how fast parts come in the later half.
+        images = max(100, int(rate * seconds), 3 * FEWEST_PARTS * point.batch)
+        item = max(1, images // 40, point.batch)
         try:
-            ran = run(ground, files, images, point, item=max(item, point.batch))
+            ran = run(ground, ground.files(images), images, point, item=item)
         except Broken as broken:
             ground.say(f"Shoal, {point.words()}: left out, {broken}")
             continue
