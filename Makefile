@@ -5,7 +5,7 @@ READY := .venv/.ready
 READY_TO_TEST := .venv/.ready-to-test
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: setup demo test test-all soak bench lint clean
+.PHONY: setup demo test test-all soak bench bench-infer lint clean
 setup: $(READY_TO_TEST)
 
 $(READY): pyproject.toml
@@ -47,6 +47,10 @@ bench: $(READY_TO_TEST)
 	$(BIN)/python bench/sweep.py
 	@if $(BIN)/python -c 'import ray' 2> /dev/null; then $(BIN)/python bench/ray.py; \
 	    else echo "Left out: bench/ray.py. It needs: $(BIN)/pip install --editable '.[bench]'"; fi
+
+bench-infer: $(READY_TO_TEST)
+	$(PIP) --editable '.[test-all]'
+	$(BIN)/python bench/infer.py --point-seconds 2
 
 lint: $(READY_TO_TEST)
 	$(BIN)/ruff check .
