@@ -73,7 +73,8 @@ def test_an_inference_spreads_over_hosts_and_the_loss_of_one_costs_no_row(desk: 
     }
     file = desk.write("squares/squares.yaml", json.dumps(workload))
     process = desk.start("run", file, "--cluster", lab, "--json")
-    until(lambda: working(desk) == set(HOSTS), "work on all hosts", 120)
+    until(lambda: process.poll() is not None or working(desk) == set(HOSTS), "work on all hosts", 120)
+    assert process.poll() is None, process.communicate()
     desk.bed["node2"].kill()
     told = json.loads(desk.end(process).stdout)
     assert (told["infer"]["rows"], told["infer"]["errors"]) == (INPUTS, 0)

@@ -250,6 +250,7 @@ def test_an_inference_whose_node_dies_has_every_row_once(up: Here) -> None:
         os.kill(raylet(up, "two"), signal.SIGKILL)
         said, _ = process.communicate(timeout=HANG_S)
     assert process.returncode == 0, said
+    assert json.loads(said)["infer"]["errors"] == len(broken), "a document, and nothing that Ray has to say"
     found = output(up.folder / "out")
     assert found.errors.keys() == {f"in/{name}" for name in broken}
     assert len(found.rows) == INPUTS - len(broken)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Lock
+from typing import Any
 
 from shoal.errors import ClusterError, SpecError
 
+logger = logging.getLogger(__name__)
 _lock = Lock()
+_printed: Callable[..., None] | None = None
+"""How Ray itself prints."""
 _users: dict[str, int] = {}
 """How many runs of this process use the connection that was made here, by its address. Ray allows one at a time."""
 
@@ -69,6 +73,22 @@ def _begin(address: str, ip: str | None) -> None:
             hint="Is it up, can it be reached from here, and does RAY_AUTH_TOKEN_PATH name its token?",
         ) from error
     _users[address] = 1
+    _print_with(_note)
+
+
+def _print_with(way: Callable[..., None]) -> None:
+    """Ray prints what it notices of nodes to standard output, where documents go. It has no switch for that."""
+    from ray._private import worker
+
+    global _printed
+    if _printed is None:
+        _printed = getattr(worker, "print_to_stdstream", None)
+    if _printed is not None:
+        worker.print_to_stdstream = way
+
+
+def _note(data: Mapping[str, Any], *_: Any, **__: Any) -> None:
+    logger.debug("Ray: %s", " ".join(map(str, data.get("lines", ()))))
 
 
 @contextmanager
@@ -96,6 +116,8 @@ def disconnect(address: str) -> None:
 
             del _users[address]
             ray.shutdown()
+            if _printed is not None:
+                _print_with(_printed)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
