@@ -196,6 +196,10 @@ class InferJob(Hooks):
     def weight(self) -> Callable[[Item], float] | None:
         return lambda item: float(item.params[COUNT])
 
+    def results(self) -> str:
+        path = self.spec.output.path
+        return path if is_url(path) else os.path.normpath(os.path.join(self.spec.folder, path))
+
     def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion:
         from shoal.work.infer.concluding import conclude
 
