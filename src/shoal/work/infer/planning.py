@@ -66,6 +66,7 @@ def _to_tune(job: InferJob) -> list[Decision]:
         )
     else:
         why = "nothing else that could run this model is installed"
+    why = "; ".join([why, *job.missing()])
     return [Decision("runtime", tune.runtime if len(ways) > 1 else ways[0], why), *found]
 
 
@@ -83,7 +84,7 @@ def _tuned(job: InferJob, nodes: Sequence[Node], learned: Learned) -> list[Decis
 
 
 def _recalled(job: InferJob, nodes: Sequence[Node], learned: Learned) -> Tuning:
-    tuning = Tuning(job.spec.tune, job.runtimes(), job.need, learned)
+    tuning = Tuning(job.spec.tune, job.runtimes(), job.need, learned, job.missing())
     tuning.nodes = lambda: nodes
     return tuning
 
