@@ -172,7 +172,10 @@ def get(run: str, item: str | None, to: str | None) -> str:
     provider = _provider(_stub(run).cluster)
     done = provider.door().run([*THERE, "tar", provider.detached().key, run, *([item] if item else [])])
     if done.code == NO_FILES:
-        raise NotFound(f"{item or f'No item of {run}'} left {'no ' if item else ''}files.")
+        raise NotFound(
+            f"{item or f'No item of {run}'} left {'no ' if item else ''}files.",
+            hint=f"Where an inference put its output is `results` of: shoal show {run} --json",
+        )
     _, mark, archive = done.output.partition(ARCHIVE)
     if done.code != 0 or not mark:
         words = done.errors.decode("utf-8", "replace").strip().splitlines()

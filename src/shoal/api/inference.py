@@ -62,7 +62,7 @@ def _ensure_there(store: RunStore, spec: Infer) -> None:
     if owner is not None and owner != store.run:
         raise NotFound(
             f"What {store.run} wrote to {spec.output.path} is gone: run {owner} has that folder now.",
-            hint="Give runs that are to be kept outputs of their own: --set output=FOLDER.",
+            hint="Give runs that are to be kept outputs of their own: --set output.path=FOLDER.",
         )
 
 

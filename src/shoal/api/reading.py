@@ -147,14 +147,22 @@ def get(run: str, item: str | None = None, *, to: str | None = None) -> str:
         if item is not None:
             store.item(item)
             if item not in names:
-                raise NotFound(f"{item} left no files.", hint=nearest(item, names) if names else None)
+                raise NotFound(
+                    f"{item} left no files.", hint=nearest(item, names) if names else _instead(store)
+                )
             return _copy(os.path.join(kept, item), to or f"{store.run}-{item}")
         if not names:
             raise NotFound(
                 f"No item of {store.run} left files.",
-                hint="Write them into the folder named by SHOAL_ITEM_DIR.",
+                hint=_instead(store) or "Write them into the folder named by SHOAL_ITEM_DIR.",
             )
         return _copy(kept, to or store.run)
+
+
+def _instead(store: RunStore) -> str | None:
+    """Where to look: what an inference makes is not in the folders of its items."""
+    output = store.get("results")
+    return f"The output of an inference is in {output}" if output else None
 
 
 def _copy(source: str, target: str) -> str:

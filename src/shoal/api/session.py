@@ -46,6 +46,8 @@ class Session:
         waiting = self._waiting() if past.waiting else iter(())
         job.begin(store.run, store.home, resumed=self._epoch > 1)
         try:
+            if (results := job.results()) is not None:
+                store.put("results", results)
             store.set_state("running", self._began)
             self._engine = machines.engine(store.folder, job.factory.folder, str(self._epoch))
         except BaseException:
@@ -228,7 +230,6 @@ class Session:
         done = ((record.item, record.metrics) for record in self.store.items(("done",)))
         conclusion = self.job.conclude(done, self.store.info(self._here.now()).seconds)
         for key, value in (
-            ("results", conclusion.results),
             ("notes", list(conclusion.notes)),
             (self.job.kind, dict(conclusion.document)),
         ):

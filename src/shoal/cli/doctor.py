@@ -28,11 +28,25 @@ NEEDED = {
 }
 """Packages that Shoal was installed with."""
 OPTIONAL = {
-    "pandas": "run.table().to_pandas()",
-    "ipykernel": "notebooks",
-    "torch": "your own PyTorch trials",
-    "tensorflow": "your own TensorFlow trials",
+    "numpy": ("images and model files", "infer"),
+    "Pillow": ("images", "infer"),
+    "simplejpeg": ("decoding JPEGs faster", "infer"),
+    "onnxruntime": ("ONNX models", "onnx"),
+    "onnx": ("running TorchScript models by ONNX Runtime", "onnx"),
+    "openvino": ("a runtime that is often faster on processors", "openvino"),
+    "torch": ("TorchScript models, and your own PyTorch trials", "torch"),
+    "obstore": ("s3://", "s3"),
+    "hdfs-native": ("hdfs://", "hdfs"),
+    "ray": ("clusters", "ray"),
+    "pandas": ("run.table().to_pandas()", None),
+    "ipykernel": ("notebooks", None),
+    "tensorflow": ("your own TensorFlow trials", None),
 }
+"""Packages that some work needs, for what, and the extra of Shoal that brings each."""
+SAME = {"onnxruntime": ("onnxruntime", "onnxruntime-gpu")}
+"""Packages that are published under several names."""
+WITH_CUDA = {"onnxruntime": "pip install onnxruntime-gpu", "torch": "install a build of torch with CUDA"}
+"""What to do where these compute on processors only, and there is a GPU."""
 COLOURS = {"ok": "green", "note": "yellow", "bad": "red"}
 
 
@@ -143,13 +157,42 @@ def _machine() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    for packages, missing in ((NEEDED, "note"), (OPTIONAL, "ok")):
-        for name, purpose in packages.items():
-            try:
-                yield Finding("ok", name, f"{metadata.version(name)}, for {purpose}")
-            except metadata.PackageNotFoundError:
-                hint = f"pip install {name}" if missing == "note" else None
-                yield Finding(missing, name, f"not installed; for {purpose}", hint)
+    for name, purpose in NEEDED.items():
+        found = _version(name)
+        if found is not None:
+            yield Finding("ok", name, f"{found}, for {purpose}")
+        else:
+            yield Finding("note", name, f"not installed; for {purpose}", f"pip install {name}")
+    for name, (purpose, extra) in OPTIONAL.items():
+        found = _version(name)
+        if found is not None:
+            yield _on_which_device(name, f"{found}, for {purpose}")
+        else:
+            hint = f"pip install 'shoal[{extra}]'" if extra else None
+            yield Finding("ok", name, f"not installed; for {purpose}", hint)
+
+
+def _version(name: str) -> str | None:
+    """As its metadata has it. Nothing is imported: some of these take seconds."""
+    for each in SAME.get(name, (name,)):
+        try:
+            return metadata.version(each)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def _on_which_device(name: str, found: str) -> Finding:
+    """Of what runs models: whether this build can use a GPU, by its files."""
+    if name not in WITH_CUDA:
+        return Finding("ok", name, found)
+    from shoal.cluster import inventory
+    from shoal.work.infer.models.installed import knows_cuda
+
+    if knows_cuda(name):
+        return Finding("ok", name, f"{found}; can use CUDA")
+    found = f"{found}; on processors only"
+    return Finding("note", name, found, WITH_CUDA[name]) if inventory.gpus() else Finding("ok", name, found)
 
 
 def _environments() -> Iterator[Finding]:

@@ -2,71 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from typing import Any, ClassVar
 
 from shoal import units
+from shoal.errors import nearest
 
+from .alternatives import NORMALIZATIONS, Normalization, OneOf, Several
 from .nodes import Node
 from .problems import Problems
 from .readers import SIZE, Choice, Flag, ListOf, Number, Plain, Quantity, Text, Whole
-from .reading import INVALID, Reader
 from .records import Record
 from .sections import Found, Section, key, section
-from .workload import Limits, Workload
+from .workload import Limits, Workload, check_gpus
 
 FUNCTION = Text(
     "a function or class such as mine:Predictor",
     r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*",
 )
-SHARE = Quantity("a share such as 1%", units.share, units.SHARE_PATTERN, zero=True)
+SHARE = Quantity("a share such as 1%", units.share, units.SHARE_PATTERN, zero=True, most=1)
 PATH = Text("a path, a pattern or a URL")
 RUNTIMES = ("auto", "as-given", "frozen", "onnxruntime", "openvino")
-NORMALIZATIONS = {
-    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-    "half": ((0.5,), (0.5,)),
-    "none": ((0.0,), (1.0,)),
-}
-"""Named ones: the mean and the deviation of each channel, for values from 0 to 1."""
-
-
-class OneOf(Reader):
-    """A value that may be written in several ways: the first reader that takes it reads it."""
-
-    def __init__(self, expected: str, *readers: Reader) -> None:
-        self.expected = expected
-        self._readers = readers
-
-    def read(self, node: Node, path: str, problems: Problems) -> Any:
-        for reader in self._readers:
-            if reader.accepts(node):
-                return reader.read(node, path, problems)
-        if isinstance(node.value, dict):  # Its keys are known: what is wrong with them says more.
-            for reader in self._readers:
-                if isinstance(reader, Record):
-                    return reader.read(node, path, problems)
-        return self.wrong(node, path, problems)
-
-    def schema(self) -> dict[str, Any]:
-        return {"anyOf": [reader.schema() for reader in self._readers]}
-
-
-class Several(Reader):
-    """One value, or a list of them; a tuple either way."""
-
-    def __init__(self, item: Reader, expected: str) -> None:
-        self._item = item
-        self._list = ListOf(item, expected, least=1)
-        self.expected = expected
-
-    def read(self, node: Node, path: str, problems: Problems) -> Any:
-        if isinstance(node.value, list):
-            return self._list.read(node, path, problems)
-        value = self._item.read(node, path, problems)
-        return value if value is INVALID else (value,)
-
-    def schema(self) -> dict[str, Any]:
-        return {"anyOf": [self._item.schema(), self._list.schema()]}
+LABELS_NAMED = 10
+"""Of more labels than these a problem names only the nearest."""
+FAILED_ITEMS = 3
+"""So many end a run that was not told how many may fail: a wrong model fails everywhere."""
 
 
 @section
@@ -129,30 +89,6 @@ class ModelFile(Section):
         return next(name for name in self.exactly_one if getattr(self, name) is not None)
 
 
-class Normalization(Reader):
-    """A name, or the mean and the deviation of each channel."""
-
-    expected = f"one of {', '.join(NORMALIZATIONS)}, or {{mean: [...], std: [...]}}"
-    _numbers = Several(Number(), "a number for each channel")
-    _spreads = Several(Number(above=0), "a number above 0 for each channel")
-
-    def read(self, node: Node, path: str, problems: Problems) -> Any:
-        if node.is_scalar and node.text in NORMALIZATIONS:
-            return NORMALIZATIONS[node.text]
-        if not isinstance(node.value, dict) or set(node.value) != {"mean", "std"}:
-            return self.wrong(node, path, problems)
-        mean = self._numbers.read(node.value["mean"], f"{path}.mean", problems)
-        spread = self._spreads.read(node.value["std"], f"{path}.std", problems)
-        if mean is INVALID or spread is INVALID:
-            return INVALID
-        return tuple(map(float, mean)), tuple(map(float, spread))
-
-    def schema(self) -> dict[str, Any]:
-        both = {"mean": self._numbers.schema(), "std": self._spreads.schema()}
-        pair = {"type": "object", "properties": both, "required": ["mean", "std"]}
-        return {"anyOf": [{"enum": list(NORMALIZATIONS)}, pair | {"additionalProperties": False}]}
-
-
 @section
 class ImagePreparation(Section):
     """From an image to what a model takes: float32, channels first, from 0 to 1, then normalised."""
@@ -200,16 +136,23 @@ class ImagePreparation(Section):
 
     @classmethod
     def check(cls, found: Found) -> None:
-        if len(found.values.get("size", ())) > 2:
-            found.problem("expected one number, or a height and a width", "size")
-        if found.has("resize_to") and found.values.get("resize") != "shorter":
-            found.problem("only goes with resize: shorter", "resize_to")
-        channels = 3 if found.values.get("mode", "RGB") == "RGB" else 1
-        if found.has("normalize") and "normalize" in found.values:
-            for part in found.values["normalize"]:
-                if len(part) not in (1, channels):
-                    found.problem(f"has {len(part)} channels, mode has {channels}", "normalize")
-                    break
+        numbers = len(found.values.get("size", ()))
+        if numbers > 2:
+            found.problem(f"expected one number, or a height and a width, found {numbers} numbers", "size")
+        way = found.values.get("resize", None if found.has("resize") else "stretch")
+        if found.has("resize_to") and way not in (None, "shorter"):
+            hint = "Add resize: shorter, or leave out resize_to."
+            found.problem(f"only goes with resize: shorter, found {way}", "resize_to", hint=hint)
+        _check_channels(found)
+
+
+def _check_channels(found: Found) -> None:
+    mode = found.values.get("mode", "RGB")
+    channels = 3 if mode == "RGB" else 1
+    wrong = [len(part) for part in found.values.get("normalize", ()) if len(part) not in (1, channels)]
+    if wrong:
+        hint = f"Give one number each, or {'mode: RGB' if channels == 1 else 'one for each channel'}."
+        found.problem(f"has {wrong[0]} channels, and mode: {mode} has {channels}", "normalize", hint=hint)
 
 
 @section
@@ -246,13 +189,27 @@ class Postprocess(Section):
     def check(cls, found: Found) -> None:
         others = [name for name in ("softmax", "labels", "top", "prob_of") if found.has(name)]
         if found.has("function") and others:
-            found.problem(f"cannot be given together with {' and '.join(others)}", "function")
-        labels: Sequence[str] = found.values.get("labels", ())
-        if len(set(labels)) < len(labels):
-            found.problem("a label stands there twice", "labels")
-        for label in found.values.get("prob_of", ()):
-            if label not in labels:
-                found.problem(f"{label!r} is none of the labels", "prob_of")
+            hint = "Keep one or the other: the function gives its columns itself."
+            found.problem(f"cannot be given together with {' and '.join(others)}", "function", hint=hint)
+        for label, count in Counter(found.values.get("labels", ())).items():
+            if count > 1:
+                times = "twice" if count == 2 else f"{count} times"
+                hint = "Name each class of the model once, in its order."
+                found.problem(f"{label!r} stands there {times}", "labels", hint=hint)
+        if not found.has("labels") or "labels" in found.values:
+            _check_prob_of(found, found.values.get("labels", ()))
+
+
+def _check_prob_of(found: Found, labels: tuple[str, ...]) -> None:
+    for label in found.values.get("prob_of", ()):
+        if not labels:
+            hint = "Add labels: [...], the name of each class of the model, in its order."
+            found.problem(f"without labels, no class is called {label!r}", "prob_of", hint=hint)
+        elif label not in labels:
+            hint = nearest(label, labels)
+            if len(labels) > LABELS_NAMED and not hint.startswith("Did"):
+                hint = f"There are {len(labels)} labels, from {labels[0]!r} to {labels[-1]!r}."
+            found.problem(f"{label!r} is none of the labels", "prob_of", hint=hint)
 
 
 @section
@@ -309,6 +266,10 @@ class InferResources(Section):
     gpu: float | None = key(Number(least=0), "GPUs; a fraction below 1 is a share of one.", default=None)
     memory_bytes: int | None = key(SIZE, "Memory, such as 4GiB.", name="memory", default=None)
 
+    @classmethod
+    def check(cls, found: Found) -> None:
+        check_gpus(found)
+
 
 @section
 class InferLimits(Limits):
@@ -318,7 +279,17 @@ class InferLimits(Limits):
         SHARE, "The share of inputs that may be unreadable before the run counts as failed.", default=0.0
     )
     retries: int = key(Whole(0), "How often an item whose worker died is tried again.", default=8)
-    stop_after: int | None = key(Whole(1), "Stop the run early after this many failed items.", default=3)
+    stop_after: int | None = key(
+        Whole(1),
+        "Stop the run early after this many failed items; without it, 3, or one more than failures allows.",
+        default=FAILED_ITEMS,
+    )
+
+    @classmethod
+    def check(cls, found: Found) -> None:
+        """What may fail does not end the run."""
+        if not found.has("stop_after"):
+            found.values["stop_after"] = max(FAILED_ITEMS, found.values.get("failures", 0) + 1)
 
 
 @section
@@ -355,7 +326,8 @@ def _move_runtime(found: Found) -> None:
 
     tune = found.values.get("tune", Tune())
     if tune.runtime not in ("auto", runtime):
-        found.problem(f"given twice, here and as tune.runtime: {tune.runtime}", "runtime")
+        message = f"given twice, here as {runtime} and as tune.runtime: {tune.runtime}"
+        found.problem(message, "runtime", hint="Leave out one of them.")
     found.values["tune"] = replace(tune, runtime=runtime)
 
 
@@ -365,6 +337,9 @@ def _check_ways(found: Found) -> None:
     source: Input | None = found.values.get("input")
     if model is not None:
         _check_runtime(found, model)
+        if model.device == "cuda" and found.values.get("resources", InferResources()).gpu == 0:
+            hint = "Leave out gpu, or set model.device to cpu."
+            found.problem("gpu is 0, and model.device is cuda", "resources", hint=hint)
     if source is not None:
         _check_preprocess(found, source, is_function=model is None or model.kind == "function")
 
@@ -373,18 +348,24 @@ def _check_runtime(found: Found, model: ModelFile) -> None:
     runtime = found.values.get("tune", Tune()).runtime
     where = "runtime" if found.has("runtime") else "tune"
     if model.kind == "function" and runtime not in ("auto", "as-given"):
-        found.problem("a model that is a function can only be run as-given", where)
+        hint = "Leave out runtime."
+        found.problem(
+            f"a model that is a function can only be run as-given, found {runtime}", where, hint=hint
+        )
     if model.kind == "onnx" and runtime == "frozen":
-        found.problem("frozen is a way to run TorchScript, and the model is ONNX", where)
+        hint = "Leave out runtime, or choose from: as-given, onnxruntime, openvino."
+        found.problem("frozen is a way to run TorchScript, and the model is ONNX", where, hint=hint)
 
 
 def _check_preprocess(found: Found, source: Input, *, is_function: bool) -> None:
     preprocess: Preprocess | None = found.values.get("preprocess")
     if preprocess is None:
         if not found.has("preprocess") and not is_function and source.kind in _MISSING:
-            found.problem(f"missing: the model needs arrays, not {source.kind}", hint=_MISSING[source.kind])
+            message = f"missing: the model needs arrays, not {source.kind}"
+            found.problem(message, "preprocess", hint=_MISSING[source.kind])
     elif preprocess.image is not None and source.kind == "text":
-        found.problem("a line of text is no image", "preprocess")
+        hint = "Use preprocess: {function: mine:prepare}, or input: {images: ...}."
+        found.problem("a line of text is no image", "preprocess", hint=hint)
     elif preprocess.image is not None and source.kind != "images" and len(source.column) != 1:
         message = "preprocess.image needs the one column that holds the images"
         found.problem(message, "input", hint="Add column: NAME.")

@@ -46,6 +46,8 @@ def _key_schema(each: Key) -> dict[str, Any]:
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
     """A key without a value counts as not given."""
+    if "allOf" in schema:  # Rules between keys would hold for no null.
+        return {"anyOf": [schema, {"type": "null"}]}
     kind = schema.get("type")
     if kind is None and "enum" in schema:
         return schema | {"enum": [*schema["enum"], None]}

@@ -14,6 +14,8 @@ _SEGMENT = r'(?:"[^"]*"|[^.="]+)'
 _PATH = re.compile(rf"({_SEGMENT}(?:\.{_SEGMENT})*)=(.*)", re.DOTALL)
 _LONGEST_SHOWN = 100
 AUTO = "auto"
+STANDS_FOR = {("output",): "path"}
+"""Sections that may be written as one text, by their path, and the key that the text is."""
 
 
 class Override(NamedTuple):
@@ -69,6 +71,8 @@ def _put(node: Node | None, path: tuple[str, ...], value: Node, above: tuple[str
     if not path:
         return value
     head, rest = path[0], path[1:]
+    if node is not None and isinstance(node.value, str) and above in STANDS_FOR:
+        node = node.holding({STANDS_FOR[above]: node})
     if node is None or node.value in (None, AUTO):  # To say one thing is to leave the rest to Shoal.
         node = Node({}, origin=value.origin)
     if isinstance(node.value, dict):

@@ -139,13 +139,19 @@ class Choice(Reader):
 
 
 class Quantity(Reader):
-    """A number with a unit, such as a duration: read by a function of `units`."""
+    """A number with a unit, such as a duration: read by a function of `units`, which refuses more than `most`."""
 
     def __init__(
-        self, expected: str, parse: Callable[[Any], float], pattern: str, *, zero: bool = False
+        self,
+        expected: str,
+        parse: Callable[[Any], float],
+        pattern: str,
+        *,
+        zero: bool = False,
+        most: float | None = None,
     ) -> None:
         self.expected = expected
-        self._parse, self._pattern, self._zero = parse, pattern, zero
+        self._parse, self._pattern, self._zero, self._most = parse, pattern, zero, most
 
     def read(self, node: Node, path: str, problems: Problems) -> Any:
         if not node.is_scalar or node.value is None:
@@ -159,7 +165,8 @@ class Quantity(Reader):
 
     def schema(self) -> dict[str, Any]:
         least = {"minimum": 0} if self._zero else {"exclusiveMinimum": 0}
-        return {"anyOf": [{"type": "number"} | least, {"type": "string", "pattern": self._pattern}]}
+        number = {"type": "number"} | least | _schema_bounds(None, self._most)
+        return {"anyOf": [number, {"type": "string", "pattern": self._pattern}]}
 
 
 class ListOf(Reader):

@@ -27,9 +27,14 @@ class Resources(Section):
 
     @classmethod
     def check(cls, found: Found) -> None:
-        gpu = found.values.get("gpu", 0)
-        if gpu > 1 and gpu != int(gpu):
-            found.problem(f"expected a whole number or a fraction below 1, found {gpu}", "gpu")
+        check_gpus(found)
+
+
+def check_gpus(found: Found) -> None:
+    """Of several GPUs a worker has all, of one it may have a share."""
+    gpu = found.values.get("gpu", 0)
+    if gpu > 1 and gpu != int(gpu):
+        found.problem(f"expected a whole number or a fraction below 1, found {gpu}", "gpu")
 
 
 @section

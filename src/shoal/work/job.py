@@ -36,8 +36,6 @@ class Conclusion(NamedTuple):
     failed: bool = False
     """Whether the run counts as failed, whatever became of its items."""
     notes: tuple[str, ...] = ()
-    results: str | None = None
-    """Where the results are, if not in results.csv."""
     document: Mapping[str, Any] = {}
     """Kept with the run."""
     learned: Mapping[str, Mapping[str, Any]] = {}
@@ -72,6 +70,10 @@ class Hooks:
 
     def weight(self) -> Callable[[Item], float] | None:
         """How much of the work an item is, where all of it is alike: then what workers do together can be measured."""
+        return None
+
+    def results(self) -> str | None:
+        """Where the results are, or will be, if not in results.csv."""
         return None
 
     def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion:
@@ -140,6 +142,8 @@ class PoolJob(Protocol):
     def guide(self, nodes: Callable[[], Sequence[Node]]) -> Guide | None: ...
 
     def weight(self) -> Callable[[Item], float] | None: ...
+
+    def results(self) -> str | None: ...
 
     def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion: ...
 

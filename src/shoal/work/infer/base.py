@@ -87,6 +87,9 @@ class Models(Protocol):
     def runtimes(self) -> tuple[str, ...]:
         """The names of those that are installed, `as-given` first. Imports nothing heavy."""
 
+    def missing(self) -> tuple[str, ...]:
+        """Ways to run it that could be tried if more were installed: a sentence for each, with what to do."""
+
     def load(self, setting: Setting, example: Any = None) -> Predictor:
         """Load it; `setting.batch` only says what to expect.
 

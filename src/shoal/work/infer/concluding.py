@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from shoal.files import is_url
 from shoal.spec import Infer
 from shoal.units import format_share
 from shoal.work.infer import outputs
@@ -45,15 +43,9 @@ def conclude(
     return Conclusion(
         too_many or bool(totals.missing),
         (*notes, *_changes(listing.changes() if resumed else Changes()), *_verdict(spec, totals, share)),
-        _where(spec),
         document,
         tuning.learned(),
     )
-
-
-def _where(spec: Infer) -> str:
-    path = spec.output.path
-    return path if is_url(path) else os.path.normpath(os.path.join(spec.folder, path))
 
 
 def _changes(changes: Changes) -> list[str]:

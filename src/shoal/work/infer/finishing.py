@@ -110,10 +110,13 @@ class _Classes:
         classes = array.shape[1]
         if labels and len(labels) != classes:
             raise Failed(
-                f"postprocess.labels has {len(labels)} labels, and the model gives {classes} classes."
+                f"postprocess.labels has {len(labels)} labels, and the model gives {classes} classes:"
+                " name each class once, in the order of its scores."
             )
         if top is not None and top > classes:
-            raise Failed(f"postprocess.top is {top}, and the model gives {classes} classes.")
+            raise Failed(
+                f"postprocess.top is {top}, and the model gives {classes} classes: set it to {classes} at most."
+            )
         return _float(array)
 
     def _named(self, numbers: Array) -> Any:

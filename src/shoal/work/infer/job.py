@@ -18,6 +18,7 @@ from shoal.model.profile import Profile
 from shoal.shape.pool import Guide, Policy
 from shoal.spec import Infer
 from shoal.work.infer import outputs
+from shoal.work.infer.base import Models
 from shoal.work.infer.driving import address, is_alive
 from shoal.work.infer.fingerprint import fingerprint
 from shoal.work.infer.inputs import Listing, listing
@@ -147,7 +148,7 @@ class InferJob(Hooks):
 
     def source(self, past: Past) -> InferSource:
         self._listing = self.list_inputs(past)
-        self._tuning = Tuning(self.spec.tune, self.runtimes(), self.need, past.learned)
+        self._tuning = Tuning(self.spec.tune, self.runtimes(), self.need, past.learned, self.missing())
         self._source = InferSource(self._listing, self._tuning, past.next_seq, self._replace)
         return self._source
 
@@ -160,7 +161,14 @@ class InferJob(Hooks):
         """What may run the model: all that is installed, or what the file names."""
         if self.spec.tune.runtime != "auto":
             return (self.spec.tune.runtime,)
-        return models(self.spec.model, self.spec.folder, "", gpu=self.need.gpu > 0).runtimes()
+        return self._models().runtimes()
+
+    def missing(self) -> tuple[str, ...]:
+        """What else might be tried, with what to install for it."""
+        return self._models().missing() if self.spec.tune.runtime == "auto" else ()
+
+    def _models(self) -> Models:
+        return models(self.spec.model, self.spec.folder, "", gpu=self.need.gpu > 0)
 
     def list_inputs(self, past: Past) -> Listing:
         return listing(
@@ -195,6 +203,10 @@ class InferJob(Hooks):
 
     def weight(self) -> Callable[[Item], float] | None:
         return lambda item: float(item.params[COUNT])
+
+    def results(self) -> str:
+        path = self.spec.output.path
+        return path if is_url(path) else os.path.normpath(os.path.join(self.spec.folder, path))
 
     def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion:
         from shoal.work.infer.concluding import conclude

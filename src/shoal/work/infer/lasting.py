@@ -46,7 +46,7 @@ def groups_of(job: InferJob, nodes: Sequence[Node]) -> Groups:
 
 def recalled(job: InferJob, nodes: Sequence[Node], learned: Learned) -> Tuning:
     """Tuners that know what earlier runs found out."""
-    tuning = Tuning(job.spec.tune, job.runtimes(), job.need, learned)
+    tuning = Tuning(job.spec.tune, job.runtimes(), job.need, learned, job.missing())
     tuning.nodes = lambda: nodes
     return tuning
 

@@ -55,6 +55,7 @@ def _to_tune(job: InferJob) -> list[Decision]:
         )
     else:
         why = "nothing else that could run this model is installed"
+    why = "; ".join([why, *job.missing()])
     return [Decision("runtime", tune.runtime if len(ways) > 1 else ways[0], why), *found]
 
 

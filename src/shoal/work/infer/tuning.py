@@ -26,11 +26,15 @@ MOST_ROWS = 32_768
 class Tuning:
     """Keeps `Guide`. `left` says how many inputs have not been cut into items yet, None while that is not known."""
 
-    def __init__(self, tune: Tune, runtimes: Sequence[str], need: Need, learned: Learned) -> None:
+    def __init__(
+        self, tune: Tune, runtimes: Sequence[str], need: Need, learned: Learned, missing: Sequence[str] = ()
+    ) -> None:
         self._tune = tune
         self._runtimes = tuple(runtimes)
         self._need = need
         self._learned = learned
+        self._missing = missing
+        """What else might be tried if it were installed, in words."""
         self._tuners: dict[str, Tuner] = {}
         self._machines: dict[str, Machine] = {}
         """By host, as it was when it was last looked at."""
@@ -161,7 +165,9 @@ class Tuning:
         found: list[Decision] = []
         for kind, tuner in self._tuners.items():
             suffix = f" on {kind}" if len(self._tuners) > 1 else ""
-            found += [decision._replace(name=decision.name + suffix) for decision in tuner.decisions()]
+            for decision in tuner.decisions():
+                why = "; ".join([decision.why, *(self._missing if decision.name == "runtime" else ())])
+                found.append(decision._replace(name=decision.name + suffix, why=why))
         return found
 
     def tuner_of(self, host: str) -> Tuner:

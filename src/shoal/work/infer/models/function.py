@@ -29,6 +29,9 @@ class FunctionModels:
     def runtimes(self) -> tuple[str, ...]:
         return ("as-given",)
 
+    def missing(self) -> tuple[str, ...]:
+        return ()
+
     def load(self, setting: Setting, example: Any = None) -> FunctionPredictor:
         if setting.runtime != "as-given":
             raise Unusable("a model that is a function can only be run as given")

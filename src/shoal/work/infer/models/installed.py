@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from importlib.util import find_spec
 
 from shoal.engine.workers.runner import Failed
@@ -12,11 +13,25 @@ _CUDA_LIBRARIES = {
     "onnxruntime": (("capi", "libonnxruntime_providers_cuda.so"),),
 }
 _WITH_CUDA = {"torch": "a build of torch with CUDA", "onnxruntime": "onnxruntime-gpu"}
+_TAKES = {"onnxruntime": ("onnxruntime", "onnx"), "openvino": ("openvino",)}
+"""What it takes to have a model converted and run so: torch needs the package onnx to convert to it."""
+_EXTRAS = {"onnxruntime": "onnx", "openvino": "openvino"}
 
 
 def is_installed(library: str) -> bool:
     """Whether it could be imported. A package that is broken may be found all the same."""
     return find_spec(library) is not None
+
+
+def missing_for(runtimes: Iterable[str]) -> dict[str, str]:
+    """Of these ways to run a model, those for which a package is missing, each with a sentence of what to install."""
+    told = {}
+    for runtime in runtimes:
+        absent = [library for library in _TAKES[runtime] if not is_installed(library)]
+        if absent:
+            lacks = "is not installed" if runtime in absent else f"needs {' and '.join(absent)}, too"
+            told[runtime] = f"{runtime} {lacks}: pip install 'shoal[{_EXTRAS[runtime]}]'"
+    return told
 
 
 def knows_cuda(library: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.engine.workers.runner import Failed
 from shoal.work.infer.base import OutOfMemory, Predictor, Unusable
 
-from .installed import device_of, is_installed, need
+from .installed import device_of, is_installed, missing_for, need
 from .recognising import check_file
 from .telling import is_out_of_memory, one_line, others_told, too_large, unusable
 
@@ -29,8 +29,13 @@ class OnnxModels:
         self._gpu = gpu
 
     def runtimes(self) -> tuple[str, ...]:
-        on_cpu = self._model.device == "cpu" or not self._gpu
-        return ("as-given", "openvino") if on_cpu and is_installed("openvino") else ("as-given",)
+        return ("as-given", "openvino") if self._on_cpu() and is_installed("openvino") else ("as-given",)
+
+    def missing(self) -> tuple[str, ...]:
+        return tuple(missing_for(["openvino"]).values()) if self._on_cpu() else ()
+
+    def _on_cpu(self) -> bool:
+        return self._model.device == "cpu" or not self._gpu
 
     def load(self, setting: Setting, example: Any = None) -> Predictor:
         check_file(self._path, "onnx")

@@ -12,7 +12,7 @@ from shoal.engine.workers.runner import Failed
 from shoal.work.infer.base import OutOfMemory, Predictor, Unusable
 
 from .conversions import digest_of, forget, kept, key_of
-from .installed import device_of, is_installed, knows_cuda, need
+from .installed import device_of, knows_cuda, missing_for, need
 from .recognising import check_file
 from .telling import is_out_of_memory, one_line, others_told, too_large, unusable
 
@@ -34,15 +34,17 @@ class TorchScriptModels:
         self._digest: tuple[tuple[int, int], str] | None = None
 
     def runtimes(self) -> tuple[str, ...]:
-        found = ["as-given", "frozen"]
-        if self._model.device == "cpu" or not self._gpu or not knows_cuda("torch"):
-            # torch needs the package onnx to convert to it.
-            with_onnx = is_installed("onnxruntime") and is_installed("onnx")
-            if with_onnx and self._model.precision == "float32":
-                found.append("onnxruntime")
-            if is_installed("openvino"):
-                found.append("openvino")
-        return tuple(found)
+        missing = missing_for(self._others())
+        return ("as-given", "frozen", *(name for name in self._others() if name not in missing))
+
+    def missing(self) -> tuple[str, ...]:
+        return tuple(missing_for(self._others()).values())
+
+    def _others(self) -> tuple[str, ...]:
+        """Libraries that could run it on this device and in this precision, be they installed or not."""
+        if self._gpu and self._model.device != "cpu" and knows_cuda("torch"):
+            return ()
+        return ("onnxruntime", "openvino") if self._model.precision == "float32" else ("openvino",)
 
     def load(self, setting: Setting, example: Any = None) -> Predictor:
         check_file(self._path, "torchscript")

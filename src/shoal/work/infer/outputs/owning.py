@@ -30,7 +30,8 @@ from shoal.work.infer.outputs.layout import (
 )
 
 _TRIES = 10
-_ELSEWHERE = "Give output: a new or empty folder."
+_OTHER = "--set output.path=FOLDER"
+_ELSEWHERE = f"Give output: a new or empty folder, for instance with {_OTHER}."
 
 
 class Owner(NamedTuple):
@@ -119,7 +120,7 @@ def _chain_to(storage: Storage, run: str) -> list[Owner]:
     raise SpecError(
         f"{storage.url} is the output of {whose} now: what run {run} wrote there"
         f" {'stays only until that run writes' if is_there else 'is gone'}.",
-        hint="Start it anew with another output:.",
+        hint=f"Start it anew with another output: {_OTHER}",
     )
 
 
@@ -127,13 +128,13 @@ def _refuse_the_living(storage: Storage, found: Listing, owner: Owner, is_alive:
     if is_alive:
         raise SpecError(
             f"{storage.url} is the output of run {owner.run}, which is running.",
-            hint=f"Wait for it, stop it (shoal stop {owner.run}), or give another output:.",
+            hint=f"Wait for it, stop it (shoal stop {owner.run}), or give another output: {_OTHER}",
         )
     if is_alive is None and ended_key(owner.run) not in found.hidden:
         raise SpecError(
             f"{storage.url} is the output of run {owner.run} of another machine or folder, which may still be"
             " running.",
-            hint="Give another output:. Or, when that run is over, remove what is there, and run it again.",
+            hint=f"Give another output: {_OTHER}. Or, when that run is over, remove what is there, and run it again.",
         )
 
 
