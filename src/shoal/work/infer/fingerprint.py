@@ -9,7 +9,7 @@ from shoal.spec import Infer
 from shoal.work import functions
 from shoal.work.digest import digest
 
-LIBRARIES = ("torch", "onnxruntime", "openvino")
+LIBRARIES = ("torch", "onnxruntime", "onnxruntime-gpu", "openvino")
 WHOLE_BYTES = 256 << 20
 """Larger models are known by their size and the time they were written at."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from shoal.engine import fitting
 from shoal.engine.workers.stopwatch import now
-from shoal.errors import ShoalError
+from shoal.errors import ShoalError, SpecError
 from shoal.files import pause
 from shoal.model import Node, Prediction
 from shoal.plan.together import Nodes, work_s
@@ -77,6 +78,17 @@ def outlook(job: InferJob, groups: Groups, learned: Learned, *, asked: bool = Fa
         return _uncounted(job, found, min(each.rate for each in known.values()), asked=asked)
     startup_s = max((float(learned[kind].get("startup_s", 0.0)) for kind in groups), default=0.0)
     return _predicted(job, groups, known, found, startup_s)
+
+
+def predict(job: InferJob, node: Node, count: int, learned: Learned) -> Prediction:
+    """On so many nodes like this one; raises `SpecError` when that is not known."""
+    fitting.ensure_possible([job.need], [node])
+    found = outlook(job, {machine_of(node, job.need).kind: (node, count)}, learned, asked=True)
+    if found.prediction is None:
+        advice = found.advice.rstrip(".")
+        hint = f"{advice[0].upper()}{advice[1:]}." if advice else None
+        raise SpecError(f"Nothing can be predicted: {found.why}.", hint=hint)
+    return found.prediction
 
 
 def _predicted(

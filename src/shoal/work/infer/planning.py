@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from shoal.model import Decision, Node, Plan
 from shoal.units import format_share
 from shoal.work.infer.lasting import Outlook, groups_of, measured, outlook, recalled
+from shoal.work.infer.models.installed import WITH_CUDA
 from shoal.work.infer.tuning import machine_of
 from shoal.work.job import Learned
 
@@ -22,6 +23,7 @@ def plan(job: InferJob, nodes: Sequence[Node], capacity: int, learned: Learned) 
     found = outlook(job, groups, learned)
     decisions = (
         _places(job, usable, capacity),
+        *_device(job, nodes),
         *(_tuned(job, usable, learned) if known else _to_tune(job)),
         Decision(
             "output", job.spec.output.path, "a Parquet part for each item, written once and never replaced"
@@ -40,6 +42,26 @@ def _places(job: InferJob, nodes: Sequence[Node], capacity: int) -> Decision:
     return Decision("places", capacity, f"{where} {cpu:g} CPU in all; a worker holds {each}")
 
 
+def _device(job: InferJob, nodes: Sequence[Node]) -> list[Decision]:
+    """Said where a GPU stays idle, or may do so, and where a node does for want of one."""
+    asked, library = job.spec.model.device, job.library
+    with_gpu = [node.host for node in nodes if node.gpu]
+    if not with_gpu or asked == "cpu" or job.spec.resources.gpu == 0:
+        return []
+    one = len(with_gpu) == 1
+    told = [f"{with_gpu[0]} has a GPU" if one else f"{len(with_gpu)} nodes have GPUs"]
+    if library is not None and job.on_processors():
+        it = "it" if one else "them"
+        told.append(f"the {library} that is installed cannot use {it}: install {WITH_CUDA[library]}")
+        return [Decision("device", "cuda" if asked == "cuda" else "cpu", "; ".join(told))]
+    if library is not None and not job.knows_packages:
+        there = "what requirements: brings" if job.spec.requirements else "what is installed there"
+        told.append(f"used if {there} can: that takes {WITH_CUDA[library]}")
+    if job.need.gpu and len(with_gpu) < len(nodes):
+        told.append("nodes without one get no work; with model.device: cpu all of them do")
+    return [Decision("device", "cuda", "; ".join(told))] if told[1:] else []
+
+
 def _to_tune(job: InferJob) -> list[Decision]:
     tune, ways = job.spec.tune, job.runtimes()
     asked = {"batch": tune.batch, "threads": tune.threads, "workers": tune.workers}
@@ -50,11 +72,11 @@ def _to_tune(job: InferJob) -> list[Decision]:
     if tune.runtime != "auto":
         why = "the workload says so"
     elif len(ways) > 1:
-        why = (
-            f"{', '.join(ways)}: each is tried on the first inputs, and has to agree with the model as given"
-        )
+        each = "each" if job.knows_packages else "each that workers have"
+        why = f"{', '.join(ways)}: {each} is tried on the first inputs, and has to agree with the model as given"
     else:
-        why = "nothing else that could run this model is installed"
+        installed = "that could run this model is installed" if job.knows_packages else "runs such a model there"
+        why = f"nothing else {installed}"
     why = "; ".join([why, *job.missing()])
     return [Decision("runtime", tune.runtime if len(ways) > 1 else ways[0], why), *found]
 
