@@ -1,0 +1,84 @@
+"""What nodes do together: watched over runs, and how long that many inputs take them."""
+
+from __future__ import annotations
+
+import pytest
+
+from shoal.plan.together import Nodes, Watch, work_s
+
+KIND = "2cpu-8gib"
+
+
+def watch(earlier, *stretches):
+    """A run: for each stretch, so many nodes of a kind (or of several) do so much a second for 20 s."""
+    made, now = Watch(earlier), 0.0
+    for nodes, rate in stretches:
+        for _ in range(40):
+            made.tell(now, nodes, rate / 2)
+            now += 0.5
+    return made.document(KIND)
+
+
+def test_runs_on_different_numbers_of_nodes_make_a_law_between_them():
+    first = watch({}, ({KIND: 1}, 100.0))
+    assert (first["nodes"], list(first["by_nodes"])) == (1, ["1"])
+    assert Nodes.read(100.0, 2, first).law() is None
+    second = watch({KIND: first}, ({KIND: 4}, 200.0))
+    assert second["nodes"] == 4
+    assert {count: round(rate) for count, rate in second["by_nodes"].items()} == {"1": 100, "4": 200}
+    known = Nodes.read(50.0, 2, second)  # One of four does half of what one alone did.
+    assert known.together(4) == pytest.approx(200.0)
+    assert known.together(1) == pytest.approx(100.0, rel=0.05)
+    assert 200.0 < known.together(8) < 1.5 * 200.0
+    assert known.independent(8) == 400.0
+
+
+def test_a_later_run_replaces_what_was_known_of_so_many_nodes_and_keeps_the_rest():
+    earlier = {KIND: {"nodes": 4, "by_nodes": {"1": 100.0, "4": 200.0}}}
+    found = watch(earlier, ({KIND: 1}, 150.0))
+    assert {count: round(rate) for count, rate in found["by_nodes"].items()} == {"1": 150, "4": 200}
+    assert found["nodes"] == 1
+
+
+def test_what_nodes_of_several_kinds_do_together_says_nothing_of_one_kind():
+    found = watch({}, ({KIND: 1, "8cpu-8gib": 1}, 500.0), ({KIND: 2}, 100.0))
+    assert {count: round(rate) for count, rate in found["by_nodes"].items()} == {"2": 100}
+
+
+def test_a_run_without_such_nodes_leaves_what_is_known_of_them():
+    earlier = {KIND: {"nodes": 3, "by_nodes": {"3": 9.0}}}
+    assert watch(earlier, ({"8cpu-8gib": 1}, 500.0)) == earlier[KIND]
+
+
+def test_without_a_law_nodes_are_taken_to_be_independent():
+    assert Nodes.read(100.0, 2, {}).together(60) == 6000.0
+
+
+@pytest.mark.parametrize(
+    ("inputs", "workers", "item", "seconds"),
+    [
+        (100_000, 10, None, 1000.0),
+        (100, 10, None, 1.0),
+        (100, 100, None, 0.3),
+        (100, 100_000, None, 0.3),
+        (1, 100, None, 0.1),
+        (0, 2, None, 0.0),
+        (100, 10, 50, 5.0),
+        (120, 2, 50, 10.0),
+        (20, 2, 50, 2.0),
+    ],
+    ids=[
+        "as the rate says",
+        "still so",
+        "no more items than workers",
+        "more workers do not help",
+        "a single input",
+        "none",
+        "items that somebody chose",
+        "one worker has two of three items",
+        "fewer inputs than an item may have",
+    ],
+)
+def test_more_workers_help_until_there_are_no_more_items(inputs, workers, item, seconds):
+    """Each worker does ten inputs a second."""
+    assert work_s(inputs, 10.0 * workers, workers, 0.3, item) == pytest.approx(seconds)
