@@ -80,14 +80,15 @@ def test_more_nodes_help_until_items_are_as_small_as_they_get(tmp_path: Path) ->
     assert times[1] == pytest.approx(STARTUP_S + 4000 / (2 * RATE))
     assert times[2] == pytest.approx(STARTUP_S + 1.0)
     assert times[4] == pytest.approx(STARTUP_S + 0.5)
-    assert times[8] == times[60] == pytest.approx(STARTUP_S + 0.3)
+    assert times[8] == pytest.approx(times[60]) == pytest.approx(STARTUP_S + 0.3, abs=0.01)
     assert job.listed == 1, "inputs are counted once, for whatever number of nodes"
 
 
 def test_items_that_somebody_chose_are_not_cut_smaller_for_more_nodes(tmp_path: Path) -> None:
     job = job_of(tmp_path, 4000, "tune: {item: 1000}\n")
     known = learned(job)
-    assert job.predict(NODE, 2, known).mid == job.predict(NODE, 60, known).mid == STARTUP_S + 1.0
+    for count in (2, 60):
+        assert job.predict(NODE, count, known).mid == pytest.approx(STARTUP_S + 1.0)
 
 
 def test_the_law_over_nodes_bounds_what_more_of_them_do(tmp_path: Path) -> None:
