@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
+from importlib import metadata
+from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
+from shoal.cli import doctor
 from shoal.cli.samples import SAMPLES
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def test_the_example_runs_as_it_is(shoal, tmp_path):
@@ -87,6 +94,66 @@ def test_doctor_finds_a_usable_machine(look):
     findings = json.loads(look("doctor", "--json")[1])
     assert findings["usable"] is True
     assert {"state", "what", "found", "hint"} == set(findings["findings"][0])
+
+
+def test_doctor_knows_what_each_package_is_for_and_the_extra_that_brings_it(look):
+    findings = {each["what"]: each for each in json.loads(look("doctor", "--json")[1])["findings"]}
+    extras = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+
+    def brought(extra):
+        for line in extras[extra]:
+            requirement = Requirement(line)
+            if requirement.name == "shoal":
+                yield from (name for each in requirement.extras for name in brought(each))
+            yield requirement.name.lower()
+
+    for name, (purpose, extra) in doctor.OPTIONAL.items():
+        assert f"for {purpose}" in findings[name]["found"]
+        assert extra is None or name.lower() in brought(extra)
+    assert {"numpy", "Pillow", "simplejpeg", "onnxruntime", "onnx", "openvino", "torch"} <= set(findings)
+    assert {"obstore", "hdfs-native", "ray"} <= set(findings)
+
+
+def test_doctor_says_how_to_get_what_is_missing(look, monkeypatch):
+    def version(name):
+        if name == "onnxruntime-gpu":
+            return "9.9"
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    out = look("doctor")[1]
+    assert "\nok    openvino: not installed; for a runtime that is often faster on processors" in out
+    assert "(pip install 'shoal[openvino]')\n" in out
+    assert "\nok    onnxruntime: 9.9, for ONNX models; " in out
+    assert "\nnote  pyarrow: not installed; for results.parquet" in out
+
+
+@pytest.mark.parametrize(
+    ("gpus", "build", "state", "said"),
+    [
+        ("", None, "ok", "on processors only"),
+        ("0", None, "note", "on processors only"),
+        ("0", "lib/libtorch_cuda.so", "ok", "can use CUDA"),
+    ],
+    ids=["no GPU", "a GPU that is not used", "a GPU that is used"],
+)
+def test_doctor_says_whether_torch_can_use_a_gpu_without_importing_it(
+    shoal, monkeypatch, tmp_path, gpus, build, state, said
+):
+    packages = tmp_path / "packages"
+    (packages / "torch" / "lib").mkdir(parents=True)
+    (packages / "torch" / "__init__.py").write_text("raise AssertionError('imported')")
+    (packages / "torch-9.9.dist-info").mkdir()
+    (packages / "torch-9.9.dist-info" / "METADATA").write_text("Name: torch\nVersion: 9.9\n")
+    if build:
+        (packages / "torch" / build).touch()
+    known = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(packages), *([known] if known else [])]))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+    findings = {each["what"]: each for each in json.loads(shoal("doctor", "--json").stdout)["findings"]}
+    torch = findings["torch"]
+    assert (torch["state"], torch["hint"] is not None) == (state, state == "note")
+    assert torch["found"] == f"9.9, for TorchScript models, and your own PyTorch trials; {said}"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -11,8 +11,25 @@ from typing import Any
 import pytest
 
 MODEL = """\
+import os
+import time
+
 class Loud:
     def __call__(self, batch):
+        return [{"said": text.upper()} for text in batch]
+
+class Mortal:
+    # Dies of four of the twelve lines.
+    def __call__(self, batch):
+        if {"word1", "word4", "word7", "word10"} & set(batch):
+            os._exit(1)
+        return [{"said": text.upper()} for text in batch]
+
+class Patient:
+    # Waits for somebody to say go.
+    def __call__(self, batch):
+        while not os.path.exists(os.path.join(os.path.dirname(__file__), "go")):
+            time.sleep(0.05)
         return [{"said": text.upper()} for text in batch]
 
 class Broken:
@@ -124,3 +141,34 @@ def test_the_document_of_an_inference_has_what_the_page_says(shoal: Callable[...
     ]
     assert set(names) == set(document["infer"])
     assert (document["best"], Path(document["results"]).name) == (None, "out")
+
+
+def test_failures_that_are_allowed_do_not_end_a_run(shoal: Callable[..., Any]) -> None:
+    mortal = ["--set", "model.function=loud:Mortal", "--set", "tune.item=1", "--set", "limits.retries=0"]
+    done = shoal("run", "loud.yaml", "--json", *mortal, "--set", "limits.failures=4")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["state"], document["items"]) == ("succeeded", {"done": 8, "failed": 4})
+    rows = json.loads(shoal("results", "last", "--format", "json").stdout)
+    assert sorted(row["row"] for row in rows) == [0, 2, 3, 5, 6, 8, 9, 11]
+    failed = shoal("run", "loud.yaml", "--json", *mortal, "--set", "limits.failures=3")
+    assert (failed.returncode, json.loads(failed.stdout)["items"]["failed"]) == (1, 4)
+
+
+def test_an_inference_says_where_its_output_is_while_it_runs_and_after(
+    shoal: Callable[..., Any], start: Callable[..., Any], tmp_path: Path
+) -> None:
+    process = start("run", "loud.yaml", "--set", "model.function=loud:Patient", "--set", "output.path=said/")
+    shown: dict[str, Any] = {}
+    while not shown.get("counts", {}).get("running"):
+        assert process.poll() is None
+        done = shoal("show", "last", "--json")
+        shown = json.loads(done.stdout) if done.returncode == 0 else {}
+    assert (shown["state"], shown["results"]) == ("running", str(tmp_path / "said"))
+    (tmp_path / "go").touch()
+    assert process.wait() == 0
+    assert json.loads(shoal("show", "last", "--json").stdout)["results"] == str(tmp_path / "said")
+    for asked in (("last",), ("last", "i00001")):
+        done = shoal("get", *asked)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"Hint: The output of an inference is in {tmp_path / 'said'}\n" in done.stderr

@@ -14,6 +14,8 @@ from shoal.spec.yaml_nodes import compose
 BASE = "kind: sweep\ntrials: {table: t.csv}\nrun: {command: x}\n"
 SEARCH = "kind: sweep\nrun: {command: x}\ntrials: {count: 3, search: {a: %s}}\n"
 LOCAL = "kind: cluster\nprovider: local\n"
+INFER = "kind: infer\ninput: {text: a}\nmodel: {function: 'mine:P'}\noutput: out/\n"
+IMAGES = "kind: infer\ninput: {images: a}\nmodel: {onnx: m.onnx}\noutput: out/\npreprocess: {image: %s}\n"
 
 ACCEPTED = [
     BASE,
@@ -32,6 +34,19 @@ ACCEPTED = [
     + "nodes: [{host: a, head: true, cpu: 2, memory: 1GiB, labels: {x: y}}]\nscale: {max: 3, idle: 60s}",
     LOCAL + "locations: {a: {probe: 'x:22'}, b: {a: 20ms, c: 0}}\nstorage: s3://a/b",
     "kind: cluster\nprovider: ray\naddress: auto",
+    INFER,
+    INFER + "preprocess:\npostprocess:\ntune:\nruntime:\nlimits:\nresources:",
+    INFER + "tune: auto\nruntime: as-given\nlimits: {errors: 1%, failures: 3}\nresources: {cpu: 2, gpu: 0.5}",
+    INFER
+    + "tune: {batch: 8, workers: 2, threads: 1, item: 10, runtime: auto}\nlimits: {errors: 0.01, retries: 0}",
+    INFER
+    + "postprocess: {softmax: true, labels: [off, 1], prob_of: off, top: 2}\npreprocess: {function: 'a:b'}",
+    IMAGES % "{size: 8}",
+    IMAGES % "{size: [8, 9], mode: L, resize: shorter, resize_to: 9, normalize: half, decode: scaled}",
+    IMAGES % "{size: 8, normalize: {mean: [0, 0, 0], std: 1}, scale: 1.5, filter: box, most_pixels: 99}",
+    "kind: infer\ninput: {parquet: a, column: [x, y], key: id}\nmodel: {torchscript: m.pt}\noutput: {path: a}",
+    "kind: infer\ninput: {jsonl: 's3://b/x', endpoint: e}\nmodel: {onnx: m, precision: float16}\n"
+    "output: {path: 's3://b/y', endpoint: e, preserve_order: true}",
 ]
 REFUSED = [
     "name: x\ntrials: {table: t.csv}\nrun: {command: x}",
@@ -69,6 +84,39 @@ REFUSED = [
     LOCAL + "nodes: [{host: a, head: yes}]",
     LOCAL + "locations: {a: {}}",
     LOCAL + "scale: {min: 1}",
+    "kind: infer\nmodel: {function: 'a:b'}\noutput: out/",
+    "kind: infer\ninput: {text: a}\nmodel: {function: 'a:b'}",
+    "kind: infer\ninput: {}\nmodel: {function: 'a:b'}\noutput: out/",
+    "kind: infer\ninput: {text: a, images: b}\nmodel: {function: 'a:b'}\noutput: out/",
+    "kind: infer\ninput: {parquet: a, column: []}\nmodel: {function: 'a:b'}\noutput: out/",
+    "kind: infer\ninput: {text: a}\nmodel: {function: a}\noutput: out/",
+    "kind: infer\ninput: {text: a}\nmodel: {function: 'a:b', onnx: c}\noutput: out/",
+    "kind: infer\ninput: {text: a}\nmodel: {function: 'a:b', device: tpu}\noutput: out/",
+    "kind: infer\ninput: {text: a}\nmodel: {function: 'a:b'}\noutput: 7",
+    "kind: infer\ninput: {text: a}\nmodel: {function: 'a:b'}\noutput: {preserve_order: true}",
+    "kind: infer\ninput: {text: a}\nmodel: {function: 'a:b'}\noutput: {path: a, x: 1}",
+    INFER + "tune: fast",
+    INFER + "tune: {batch: 0}",
+    INFER + "tune: {runtime: fast}",
+    INFER + "runtime: fast",
+    INFER + "preprocess: {}",
+    INFER + "preprocess: {function: 'a:b', image: {size: 8}}",
+    IMAGES % "{}",
+    IMAGES % "{size: 0}",
+    IMAGES % "{size: 8, resize: x}",
+    IMAGES % "{size: 8, normalize: imagnet}",
+    IMAGES % "{size: 8, normalize: {mean: 0}}",
+    IMAGES % "{size: 8, normalize: {mean: 0, std: 0}}",
+    INFER + "postprocess: {labels: off}",
+    INFER + "postprocess: {labels: []}",
+    INFER + "postprocess: {softmax: 1}",
+    INFER + "postprocess: {top: 0}",
+    INFER + "limits: {errors: few}",
+    INFER + "limits: {errors: 2}",
+    INFER + "limits: {errors: -0.1}",
+    INFER + "limits: {retries: -1}",
+    INFER + "limits: {stop_after: 0}",
+    INFER + "resources: {gpu: -1}",
 ]
 
 
@@ -80,7 +128,7 @@ def plain(node):
 
 def agree(text):
     """Whether the schema and the loader accept a text."""
-    kind = "cluster" if "kind: cluster" in text else "sweep"
+    kind = next((each for each in spec.KINDS if f"kind: {each}\n" in text), "sweep")
     data = plain(compose(text, Problems(), origin=""))
     try:
         loads(text, folder=".", label="x.yaml", kind=kind)
@@ -105,9 +153,8 @@ def described(schema, path=""):
     """Every key of a schema, by path, with its description."""
     for name, part in schema.get("properties", {}).items():
         yield f"{path}{name}", part.get("description", "")
-        yield from described(part, f"{path}{name}.")
-        if isinstance(part.get("items"), dict):
-            yield from described(part["items"], f"{path}{name}.")
+        for form in (part, part.get("items"), *part.get("anyOf", ())):
+            yield from described(form, f"{path}{name}.") if isinstance(form, dict) else ()
 
 
 @pytest.mark.parametrize("kind", spec.KINDS)
@@ -122,6 +169,18 @@ def test_a_schema_is_valid_json_and_describes_every_key(kind):
 def test_the_schema_of_a_sweep_knows_nested_keys_and_short_forms():
     keys = dict(described(spec.schema("sweep")))
     assert {"trials.search", "run.command", "limits.timeout", "resources.memory", "near"} <= set(keys)
+
+
+def test_the_schema_of_an_inference_knows_nested_keys_and_short_forms():
+    schema = spec.schema("infer")
+    keys = dict(described(schema))
+    assert {"input.images", "model.onnx", "limits.errors", "resources.memory", "runtime", "near"} <= set(keys)
+    assert keys["near"] == "Short for placement: {near: ...}."
+    assert {"output.path", "tune.batch", "preprocess.image.size", "preprocess.image.normalize.mean"} <= set(
+        keys
+    )
+    assert {"type": "string", "pattern": r"\S"} in schema["properties"]["output"]["anyOf"]
+    assert {"enum": ["auto"]} in schema["properties"]["tune"]["anyOf"]
 
 
 def test_a_schema_of_no_kind_is_not_found():

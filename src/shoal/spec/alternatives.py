@@ -79,6 +79,9 @@ class Normalization(Reader):
         return tuple(map(float, mean)), tuple(map(float, spread))
 
     def schema(self) -> dict[str, Any]:
-        both = {"mean": self._numbers.schema(), "std": self._spreads.schema()}
+        both = {
+            "mean": self._numbers.schema() | {"description": "What is taken away from each channel."},
+            "std": self._spreads.schema() | {"description": "What each channel is divided by."},
+        }
         pair = {"type": "object", "properties": both, "required": ["mean", "std"]}
         return {"anyOf": [{"enum": list(NORMALIZATIONS)}, pair | {"additionalProperties": False}]}

@@ -108,9 +108,12 @@ def test_rows_with_nan_are_errors_and_the_others_are_not() -> None:
 
 def test_numbers_of_labels_and_classes_that_differ_are_both_told() -> None:
     assert refused(SCORES, labels=("off", "on")) == (
-        "postprocess.labels has 2 labels, and the model gives 3 classes."
+        "postprocess.labels has 2 labels, and the model gives 3 classes:"
+        " name each class once, in the order of its scores."
     )
-    assert refused(SCORES, top=4) == "postprocess.top is 4, and the model gives 3 classes."
+    assert (
+        refused(SCORES, top=4) == "postprocess.top is 4, and the model gives 3 classes: set it to 3 at most."
+    )
 
 
 def test_scores_have_to_be_rows_of_numbers() -> None:
