@@ -75,7 +75,9 @@ def _to_tune(job: InferJob) -> list[Decision]:
         each = "each" if job.knows_packages else "each that workers have"
         why = f"{', '.join(ways)}: {each} is tried on the first inputs, and has to agree with the model as given"
     else:
-        installed = "that could run this model is installed" if job.knows_packages else "runs such a model there"
+        installed = (
+            "that could run this model is installed" if job.knows_packages else "runs such a model there"
+        )
         why = f"nothing else {installed}"
     why = "; ".join([why, *job.missing()])
     return [Decision("runtime", tune.runtime if len(ways) > 1 else ways[0], why), *found]
