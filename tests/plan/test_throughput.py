@@ -52,5 +52,5 @@ def test_what_ends_right_after_a_worker_came_was_begun_without_it():
 def test_work_that_ends_in_lumps_is_not_overestimated():
     throughput = Throughput()
     for end in range(3, 16, 3):  # An item of 300 takes three seconds.
-        throughput.tell(float(end), 1, 300.0)
+        throughput.tell(float(end), 1, 300.0, began=end - 3.0)
     assert throughput.points() == {1: pytest.approx(100.0)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from shoal.plan.together import Nodes, Watch, work_s
@@ -13,9 +15,10 @@ def watch(earlier, *stretches):
     """A run: for each stretch, so many nodes of a kind (or of several) do so much a second for 20 s."""
     made, now = Watch(earlier), 0.0
     for nodes, rate in stretches:
-        for _ in range(40):
-            made.tell(now, nodes, rate / 2)
+        for item in range(40):
+            made.sent(item, 0, now)
             now += 0.5
+            made.tell(now, nodes, rate / 2, item)
     return made.document(KIND)
 
 
@@ -56,6 +59,19 @@ def test_a_run_without_such_nodes_leaves_what_is_known_of_them():
 
 def test_without_a_law_nodes_are_taken_to_be_independent():
     assert Nodes.read(100.0, 2, {}).together(60) == 6000.0
+
+
+def test_of_items_that_last_only_what_was_done_while_it_was_watched_counts():
+    """Three workers do 20 inputs a second each, in items of five seconds or what is left of 20. Each has two items."""
+    made, ends = Watch({}), []
+    for worker, first in enumerate((5.0, 2.0, 3.5)):
+        times = [0.0, first, first + 5.0, first + 10.0, 20.0]
+        ends += [(end, worker, 20 * (end - begin)) for begin, end in itertools.pairwise(times)]
+    for item, (end, worker, _) in enumerate(sorted(ends)):
+        made.sent(item, worker, max(0.0, end - 9.0))
+    for item, (end, _, inputs) in enumerate(sorted(ends)):
+        made.tell(end, {KIND: 1}, inputs, item)
+    assert made.document(KIND)["by_nodes"] == {"1": near(60.0)}
 
 
 @pytest.mark.parametrize(

@@ -17,21 +17,24 @@ class Throughput:
         self._workers = 0
         self._from: float | None = None
         """Since when what ends counts for this number of workers."""
-        self._at: float | None = None
-        """When it was last told what counts: whatever ended with the first call was begun too early to do so."""
+        self._at = 0.0
         self._watched: dict[int, tuple[float, float]] = {}
         """By the number of workers: what they did, and seconds."""
 
-    def tell(self, now: float, workers: int, amount: float) -> None:
-        """Since the last call, so much ended; so many workers work now."""
+    def tell(self, now: float, workers: int, amount: float, began: float | None = None) -> None:
+        """Since the last call, so much ended; so many workers work now.
+
+        Of what `began` before it counts, only the part that was done since does.
+        """
         if workers != self._workers or self._from is None:
-            self._workers, self._from, self._at = workers, now + SETTLE_S, None
+            self._workers, self._from, self._at = workers, now + SETTLE_S, now + SETTLE_S
             return
         if now < self._from or workers == 0:
             return
-        if self._at is not None:
-            done, seconds = self._watched.get(workers, (0.0, 0.0))
-            self._watched[workers] = (done + amount, seconds + now - self._at)
+        if began is not None and began < self._from:
+            amount *= (now - self._from) / (now - began)
+        done, seconds = self._watched.get(workers, (0.0, 0.0))
+        self._watched[workers] = (done + amount, seconds + now - self._at)
         self._at = now
 
     def points(self) -> dict[int, float]:

@@ -11,24 +11,37 @@ from shoal.plan.usl import Usl, fit
 
 
 class Watch:
-    """Told of what ends, and of the nodes at work. `earlier` has what `document` gave in earlier runs, by kind."""
+    """Told of items that go out and end, and of the nodes at work.
+
+    `earlier` has what `document` gave in earlier runs, by the kind of node.
+    """
 
     def __init__(self, earlier: Mapping[str, Mapping[str, Any]]) -> None:
         self._earlier = earlier
         self._seen: dict[str, Throughput] = {}
         self._most: dict[str, int] = {}
         """The most nodes of a kind that were at work at once."""
+        self._out: dict[int, tuple[int, float]] = {}
+        """By item: the worker, and when it got it."""
+        self._free: dict[int, float] = {}
+        """When a worker ended its last item: it may have had the next one by then."""
 
-    def tell(self, now: float, nodes: Mapping[str, int], inputs: float) -> None:
-        """Since the last call, so many inputs ended; so many nodes of each kind are at work now.
+    def sent(self, item: int, worker: int, now: float) -> None:
+        """This worker got this item."""
+        self._out[item] = (worker, now)
+
+    def tell(self, now: float, nodes: Mapping[str, int], inputs: float, item: int) -> None:
+        """An item ended with so many inputs; so many nodes of each kind are at work now.
 
         While there are several kinds, it is not known what those of one kind do.
         """
+        worker, sent = self._out.pop(item, (-1, now))
+        began, self._free[worker] = max(sent, self._free.get(worker, sent)), now
         for kind, count in nodes.items():
             self._seen.setdefault(kind, Throughput())
             self._most[kind] = max(count, self._most.get(kind, 0))
         for kind, seen in self._seen.items():
-            seen.tell(now, nodes.get(kind, 0) if len(nodes) == 1 else 0, inputs)
+            seen.tell(now, nodes.get(kind, 0) if len(nodes) == 1 else 0, inputs, began)
 
     def document(self, kind: str) -> dict[str, Any]:
         """Over all runs, as JSON values; what this run saw of a number of nodes replaces what earlier ones did."""

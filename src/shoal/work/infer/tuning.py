@@ -69,6 +69,7 @@ class Tuning:
         if self._first_s is None:
             self._first_s = now() - self._began
         self._out[item.seq] = (machine.kind, worker)
+        self._watch.sent(item.seq, worker, now())
         self._waiting[item.seq] = item.params[COUNT]
         active = self._workers.get(host, 1)
         tuner = self._tuner(machine)
@@ -138,7 +139,7 @@ class Tuning:
         self._load_s.update(heard.load_s)
         at_work = Counter(self._machines[host].kind for host in self._hosts())
         # What failed, or had been done by an earlier session, tells nothing.
-        self._watch.tell(now(), at_work, item.params[COUNT] if any(heard) else 0)
+        self._watch.tell(now(), at_work, item.params[COUNT] if any(heard) else 0, item.seq)
         if kind is not None:
             self._compared.update((kind, name) for name in heard.differences)
             self._tuners[kind].tell(worker, heard)
