@@ -98,7 +98,8 @@ def test_the_law_over_nodes_bounds_what_more_of_them_do(tmp_path: Path) -> None:
     assert four.mid == pytest.approx(STARTUP_S + 400_000 / (4 * 2 * RATE))
     assert many.mid > STARTUP_S + (four.mid - STARTUP_S) / 2
     assert many.low < STARTUP_S + (four.mid - STARTUP_S) / 8, "they may be independent after all"
-    assert many.low < many.mid < many.high
+    assert many.high > four.mid, "or gain nothing"
+    assert four.high == pytest.approx(1.12 * four.mid + 0.5)
 
 
 def test_a_plan_says_on_what_its_prediction_rests(tmp_path: Path) -> None:

@@ -101,18 +101,19 @@ def _predicted(
     def seconds(rate: float) -> float:
         return startup_s + work_s(inputs, rate, workers, SHORTEST_S, job.spec.tune.item)
 
-    independent = sum(known[kind].independent(count) for kind, count in counts.items())
+    rate = sum(known[kind].independent(count) for kind, count in counts.items())
     why = "from the rate of the last run, the inputs there are, and what workers took to start"
-    middle = best = seconds(independent)
+    middle = best = worst = seconds(rate)
     if len(counts) == 1:  # How those of different kinds are in each other's way was never watched.
         ((kind, count),) = counts.items()
-        middle = seconds(known[kind].together(count))
-        if known[kind].law() is None or count <= max(known[kind].by_nodes):
-            best = middle
-        why += _why_together(known[kind], count)
+        nodes = known[kind]
+        middle = best = worst = seconds(nodes.together(count))
+        if nodes.law() is not None and count > max(nodes.by_nodes):
+            best, worst = seconds(rate), seconds(nodes.together(max(nodes.by_nodes)))
+        why += _why_together(nodes, count)
     wide = SPREAD * middle + 0.5
-    low = max(0.0, min(middle, best) - wide)
-    return Outlook(Prediction(low, middle, middle + wide), why)
+    low, high = max(0.0, min(middle, best) - wide), max(middle, worst) + wide
+    return Outlook(Prediction(low, middle, high), why)
 
 
 def _why_together(known: Nodes, count: int) -> str:
