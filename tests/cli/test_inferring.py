@@ -106,7 +106,9 @@ def test_what_an_inference_found_out_is_told_in_units(shoal: Callable[..., Any])
 def test_a_run_that_measured_nothing_does_not_make_the_next_plan_wiser(shoal: Callable[..., Any]) -> None:
     shoal("run", "loud.yaml", "--set", "model.function=loud:Broken")
     plan = shoal("plan", "loud.yaml", "--set", "model.function=loud:Broken").stdout
-    assert "this model has not been run here before" in plan
+    assert (
+        "this model has not been run here before, with inputs like these; run it once, or add --probe" in plan
+    )
     assert "nothing is measured yet" not in plan
 
 

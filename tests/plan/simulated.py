@@ -6,7 +6,7 @@ import heapq
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from shoal.model.tuning import Advice, Heard, Machine, Measured, Setting, Space, Step
@@ -61,6 +61,7 @@ class Item:
         self.measured: list[Measured] = []
         self.load_s: dict[str, float] = {}
         self.out_of_memory: list[Setting] = []
+        self.unusable: dict[str, str] = {}
         self.step: Step | None = None
         self.step_left = 0
         self.warm = 0
@@ -80,8 +81,11 @@ class Node:
         apart_s: float = 0.1,
         item_s: float = 5.0,
         workers: int | None = None,
+        lacking: Collection[str] = (),
     ) -> None:
         self.surface, self.tuner, self.noise, self.item_s = surface, tuner, noise, item_s
+        self.lacking = lacking
+        """Runtimes that no worker has."""
         self.random = random.Random(seed)
         self.count = workers or surface.machine.cpu
         self.now = 0.0
@@ -106,7 +110,7 @@ class Node:
                 self.loaded[worker] = {}
             elif worker in self.items and not self._go_on(worker):
                 item = self.items.pop(worker)
-                heard = Heard(tuple(item.measured), item.load_s, out_of_memory=tuple(item.out_of_memory))
+                heard = Heard(tuple(item.measured), item.load_s, {}, item.unusable, tuple(item.out_of_memory))
                 self.tuner.tell(worker, heard)
                 if self.tuner.settled() and self.settled_s is None:
                     self.settled_s = self.now
@@ -163,6 +167,9 @@ class Node:
 
     def _next_step(self, worker: int, item: Item) -> None:
         step = item.steps.pop(0)
+        if step.setting.runtime in self.lacking:
+            item.unusable[step.setting.runtime] = "it is not installed"
+            step = step._replace(setting=step.setting._replace(runtime="as-given"))
         host, device = self.surface.memory(step.setting)
         machine = self.surface.machine
         while step.setting.batch > 1 and (

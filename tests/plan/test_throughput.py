@@ -47,3 +47,10 @@ def test_what_ends_right_after_a_worker_came_was_begun_without_it():
     throughput.tell(now, 2, 1000.0)
     now = watch(throughput, now + 0.5, 20, 2, 20.0)
     assert throughput.points()[2] == pytest.approx(20.0, rel=0.1)
+
+
+def test_work_that_ends_in_lumps_is_not_overestimated():
+    throughput = Throughput()
+    for end in range(3, 16, 3):  # An item of 300 takes three seconds.
+        throughput.tell(float(end), 1, 300.0, began=end - 3.0)
+    assert throughput.points() == {1: pytest.approx(100.0)}

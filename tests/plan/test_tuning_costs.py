@@ -70,6 +70,19 @@ def test_a_short_run_of_a_small_model_is_not_slower_than_without_tuning() -> Non
         assert Node(surface, Tuner(surface.space()), 0, noise=0.0).run(rows) <= untuned * 1.01
 
 
+def test_runtimes_that_no_worker_has_cost_next_to_nothing() -> None:
+    for surface in (resnet(), tiny()):
+        plain = surface.space()._replace(runtimes=("as-given",))
+        best_s = 60.0
+        rows = round(surface.node(*surface.best()) * best_s)
+        alone = Node(surface, Tuner(plain), 0, noise=0.0).run(rows)
+        node = Node(surface, Tuner(surface.space()), 0, noise=0.0, lacking=RUNTIMES[1:])
+        assert node.run(rows) <= 1.02 * alone
+        assert node.tuner.chosen()[0].runtime == "as-given"
+        tried = [step.setting.runtime for *_, advice in node.log for step in advice.steps]
+        assert sum(name != "as-given" for name in tried) <= 6, "each is tried once, by few workers"
+
+
 def test_a_short_run_of_a_large_model_tries_nothing_that_it_cannot_earn_back() -> None:
     surface = resnet()
     plain = surface.space()._replace(runtimes=("as-given",))

@@ -35,6 +35,7 @@ class ClusterMachines(Machines):
         self.provider = provider_for(cluster, file)
         self._joined: Joined | None = None
         self._connected = False
+        self.here = cluster.provider == "local"
         super().__init__(self.provider.inventory(), f"cluster {cluster.name}", cluster, file, tell)
         self.cluster: Cluster = cluster
 

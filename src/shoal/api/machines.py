@@ -26,6 +26,8 @@ class Machines:
     """The cluster file that names them."""
     embedded = True
     """Whether workers are processes of this machine, beside this one."""
+    here = True
+    """Whether nodes are this machine: workers have what is installed where Shoal runs, whichever engine starts them."""
     equipped = False
     """Whether the workload's packages are there (see `api.packages`)."""
     python: str | None = None

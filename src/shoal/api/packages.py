@@ -17,6 +17,15 @@ KNOWN_AS = {
     "bs4": "beautifulsoup4",
 }
 """Packages that have another name than their module, and that people trip over most."""
+EXTRAS = {
+    "PIL": "infer",
+    "numpy": "infer",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "openvino": "openvino",
+    "torch": "torch",
+}
+"""Modules of inference, and the extras of Shoal that bring them."""
 
 
 def decision(job: PoolJob, where: Machines) -> tuple[Decision, ...]:
@@ -115,4 +124,7 @@ def _hint(name: str, job: PoolJob) -> str:
     package = KNOWN_AS.get(name, name)
     if job.packages.lines:
         return f"Add the package that has it to requirements: (is it {package}?)"
-    return f"Write requirements: [{package}] into the workload, or install it where Shoal runs."
+    install = "install it where Shoal runs"
+    if job.kind == "infer" and name in EXTRAS:
+        install += f": pip install 'shoal[{EXTRAS[name]}]'"
+    return f"Write requirements: [{package}] into the workload, or {install}."

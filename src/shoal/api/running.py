@@ -117,7 +117,7 @@ def new_session(
 
 def _ensure_possible(job: PoolJob, where: Machines) -> None:
     """Raises `SpecError` when these machines cannot run it: no room, no way to its files."""
-    job.fit(where.nodes)
+    job.fit(where.nodes, here=where.here)
     where.ensure_room(job.need)
     where.ensure_shippable(job.factory.folder)
     where.ensure_reachable(job.local_paths())
@@ -316,7 +316,7 @@ def plan(
 
 def _plan(prepared: Prepared, where: Machines, home: str) -> Plan:
     job = prepared.job
-    job.fit(where.nodes)
+    job.fit(where.nodes, here=where.here)
     need = job.need
     where.ensure_room(need)
     nodes = where.at_first(need)

@@ -12,7 +12,6 @@ from shoal.api.machines import machines
 from shoal.api.running import new_session
 from shoal.api.summary import Summary
 from shoal.cluster.here import Here
-from shoal.engine import fitting
 from shoal.engine.sim import Behaviour, SimWorld, Startup
 from shoal.errors import SpecError
 from shoal.model import Factory, Item, Node, Prediction
@@ -34,17 +33,18 @@ def whatif(
 ) -> list[tuple[int, Prediction]]:
     """Seconds on so many nodes like the first one there is now. Needs durations from an earlier run."""
     job = workloads.from_file(target, sets).job
-    node = machines(cluster).nodes[0]
-    job.fit([node])
-    here = Here()
-    profile = recall(find_home(here.folder, here.environment), job.fingerprint)
+    where, here = machines(cluster), Here()
+    node, home = where.nodes[0], find_home(here.folder, here.environment)
+    job.fit([node], here=where.here)
+    profile = recall(home, job.fingerprint)
     if profile is None or not profile.measured:
         raise SpecError(
             "Nothing is known yet of how long the items take.", hint="Run it once, or add --probe."
         )
     total = job.total()
     if total is None:
-        return [(count, _by_rate(job, profile, _like(node, count))) for count in counts]
+        learned = recall_learned(home, job.fingerprint)
+        return [(count, job.predict(node, count, learned)) for count in counts]
     if total > MOST_ITEMS:
         raise SpecError(
             f"{total} items are too many to simulate.", hint=f"Up to {MOST_ITEMS} can be asked for."
@@ -54,18 +54,6 @@ def whatif(
 
 def _like(node: Node, count: int) -> list[Node]:
     return [node._replace(host=f"node{n}") for n in range(count)]
-
-
-def _by_rate(job: PoolJob, profile: Profile, nodes: list[Node]) -> Prediction:
-    """Of a kind that cuts its items as it goes: its own plan says how long so many nodes take."""
-    job.fit(nodes)
-    here = Here()
-    learned = recall_learned(find_home(here.folder, here.environment), job.fingerprint)
-    made = job.plan(nodes, fitting.capacity(job.need, nodes), profile, learned)
-    if made.predicted_seconds is None:
-        why = next((each.why for each in made.decisions if each.name == "prediction"), "too little is known")
-        raise SpecError(f"Nothing can be predicted: {why}.", hint="Run it once on such nodes.")
-    return made.predicted_seconds
 
 
 def _simulate(job: PoolJob, profile: Profile, nodes: Sequence[Node]) -> Prediction:
@@ -104,7 +92,7 @@ def probe(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) 
     """Run the first items for real, then stop: plans know more, and a resume of this run throws nothing away."""
     prepared = workloads.from_file(target, sets)
     where = machines(cluster)
-    prepared.job.fit(where.nodes)
+    prepared.job.fit(where.nodes, here=where.here)
     enough = _Enough(max(3, 2 * where.ensure_room(prepared.job.need)))
     session = new_session(prepared, where, Here(), enough)
     enough.stop = session.stop

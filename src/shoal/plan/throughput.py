@@ -21,13 +21,18 @@ class Throughput:
         self._watched: dict[int, tuple[float, float]] = {}
         """By the number of workers: what they did, and seconds."""
 
-    def tell(self, now: float, workers: int, amount: float) -> None:
-        """Since the last call, so much ended; so many workers work now."""
+    def tell(self, now: float, workers: int, amount: float, began: float | None = None) -> None:
+        """Since the last call, so much ended; so many workers work now.
+
+        Of what `began` before it counts, only the part that was done since does.
+        """
         if workers != self._workers or self._from is None:
             self._workers, self._from, self._at = workers, now + SETTLE_S, now + SETTLE_S
             return
         if now < self._from or workers == 0:
             return
+        if began is not None and began < self._from:
+            amount *= (now - self._from) / (now - began)
         done, seconds = self._watched.get(workers, (0.0, 0.0))
         self._watched[workers] = (done + amount, seconds + now - self._at)
         self._at = now

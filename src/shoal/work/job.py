@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from shoal.model import Factory, Item, Need, Outcome, Plan
+from shoal.errors import SpecError
+from shoal.model import Factory, Item, Need, Outcome, Plan, Prediction
 from shoal.model.node import Node
 from shoal.model.packages import Packages
 from shoal.model.profile import Profile
@@ -43,8 +44,18 @@ class Conclusion(NamedTuple):
 class Hooks:
     """What most kinds leave to the pool, and some do themselves. For a `PoolJob` to inherit."""
 
-    def fit(self, nodes: Sequence[Node]) -> None:
-        """These are the nodes there are: `need` may be chosen by them. Before anything else is asked."""
+    def fit(self, nodes: Sequence[Node], *, here: bool = True) -> None:
+        """These are the nodes there are: `need` may be chosen by them. Before anything else is asked.
+
+        `here` says that they are this machine: workers have what is installed where Shoal runs.
+        """
+
+    def predict(self, node: Node, count: int, learned: Learned) -> Prediction:
+        """How long it takes on so many nodes like this one. For kinds without a `total`: they cut items as they go.
+
+        Raises `SpecError` when that cannot be known.
+        """
+        raise SpecError("Nothing can be predicted: how many items there will be is not known.")
 
     def local_paths(self) -> Mapping[str, str]:
         """Files and folders of this machine that workers have to reach, by the key that names them."""
@@ -120,7 +131,9 @@ class PoolJob(Protocol):
 
     # As in `Hooks`.
 
-    def fit(self, nodes: Sequence[Node]) -> None: ...
+    def fit(self, nodes: Sequence[Node], *, here: bool = True) -> None: ...
+
+    def predict(self, node: Node, count: int, learned: Learned) -> Prediction: ...
 
     def local_paths(self) -> Mapping[str, str]: ...
 

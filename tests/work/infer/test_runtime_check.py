@@ -1,4 +1,4 @@
-"""A runtime that a file names is looked for before anything is started."""
+"""A runtime that a file names, and that cannot run such a model, is found before anything is started."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from shoal.errors import SpecError
-from shoal.spec import loads
-from shoal.work.infer.checking import check
+from shoal.spec import Infer, loads
+from shoal.work.infer.checking import check, modules
 
 TEXT = """
 kind: infer
@@ -17,30 +17,64 @@ model: {onnx: model.onnx}
 preprocess: {image: {size: 8}}
 output: out
 """
+TORCHSCRIPT = "model={torchscript: model.pt}"
 
 
-def messages(folder: Path, runtime: str) -> list[str]:
+def spec(folder: Path, *sets: str) -> Infer:
     (folder / "in").mkdir(exist_ok=True)
     (folder / "in" / "a.jpg").touch()
-    (folder / "model.onnx").touch()
-    found = check(loads(TEXT, folder=folder, sets=[f"runtime={runtime}"]))
-    return [problem.message for problem in found if "runtime" in problem.message]
+    for name in ("model.onnx", "model.pt"):
+        (folder / name).touch()
+    found = loads(TEXT, folder=folder, sets=sets)
+    assert isinstance(found, Infer)
+    return found
 
 
-@pytest.mark.parametrize("runtime", ["auto", "as-given", "onnxruntime"])
-def test_what_always_runs_an_onnx_file_is_not_asked_for(tmp_path: Path, runtime: str) -> None:
-    assert messages(tmp_path, runtime) == []
+def messages(folder: Path, *sets: str) -> list[str]:
+    return [problem.message for problem in check(spec(folder, *sets)) if "runtime" in problem.message]
 
 
-def test_one_that_is_not_installed_is_an_error_that_names_those_that_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("runtime", ["auto", "as-given", "onnxruntime", "openvino"])
+def test_what_can_run_an_onnx_file_is_not_refused_for_what_it_is(tmp_path: Path, runtime: str) -> None:
+    assert messages(tmp_path, f"runtime={runtime}") == []
+
+
+@pytest.mark.parametrize(
+    ("runtime", "needed"),
+    [
+        ("auto", []),
+        ("as-given", []),
+        ("frozen", []),
+        ("onnxruntime", ["onnxruntime", "onnx"]),
+        ("openvino", ["openvino"]),
+    ],
+)
+def test_workers_are_certain_to_import_what_a_pinned_runtime_takes(
+    tmp_path: Path, runtime: str, needed: list[str]
 ) -> None:
-    monkeypatch.setattr("shoal.work.infer.models.onnx.is_installed", lambda library: False)
-    assert messages(tmp_path, "openvino") == [
-        "tune.runtime: openvino is not installed, or cannot run such a model."
-    ]
+    found = modules(spec(tmp_path, TORCHSCRIPT, f"runtime={runtime}"))
+    assert [name for name, key in found.items() if key == "tune.runtime"] == needed
+
+
+def test_onnx_runtime_runs_an_onnx_file_without_the_package_onnx(tmp_path: Path) -> None:
+    assert "onnx" not in modules(spec(tmp_path, "runtime=onnxruntime"))
+
+
+@pytest.mark.parametrize(
+    ("runtime", "model"),
+    [
+        ("onnxruntime", "{torchscript: model.pt, precision: float16}"),
+        ("openvino", "{torchscript: model.pt, device: cuda}"),
+        ("openvino", "{onnx: model.onnx, device: cuda}"),
+    ],
+)
+def test_one_that_cannot_do_the_device_or_the_precision_is_refused(
+    tmp_path: Path, runtime: str, model: str
+) -> None:
+    (message,) = messages(tmp_path, f"model={model}", f"runtime={runtime}")
+    assert message.startswith(f"tune.runtime: {runtime} cannot run this model with device: ")
 
 
 def test_one_that_cannot_run_such_a_file_is_an_error_of_the_file(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="frozen is a way to run TorchScript"):
-        messages(tmp_path, "frozen")
+        messages(tmp_path, "runtime=frozen")

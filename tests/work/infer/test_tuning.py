@@ -116,3 +116,26 @@ def test_the_time_left_counts_the_workers_that_are_left():
     both = made.remaining_s()
     made.active("a", 1)
     assert made.remaining_s() == pytest.approx(2 * both, rel=0.01)
+
+
+def test_what_nodes_do_together_is_watched_and_remembered(monkeypatch):
+    nodes = [Node(name, 2, 8 * GIB, labels={"tier": "work"}) for name in ("a", "b")]
+    clock = [0.0]
+    monkeypatch.setattr("shoal.work.infer.tuning.now", lambda: clock[0])
+    made = tuning(nodes)
+    for host in ("a", "b"):
+        made.active(host, 1)
+    for seq in range(1, 60):
+        sent = work(made, "ab"[seq % 2], seq)
+        clock[0] += sent.params[COUNT] / 2000
+    found = made.learned()["2cpu-8gib"]
+    assert found["nodes"] == 2
+    assert found["by_nodes"] == {"2": pytest.approx(2000, rel=0.1)}
+    failed = made.sent(item(60, 10**6), 1, "a")
+    made.told(failed, Heard())
+    assert made.learned()["2cpu-8gib"]["by_nodes"]["2"] <= found["by_nodes"]["2"], "it did not get done"
+    again = tuning(nodes[:1], learned={"2cpu-8gib": found})
+    again.active("a", 1)
+    work(again, "a", 1)
+    later = again.learned()["2cpu-8gib"]
+    assert (later["nodes"], later["by_nodes"]) == (1, found["by_nodes"])

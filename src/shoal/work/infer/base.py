@@ -87,6 +87,9 @@ class Models(Protocol):
     def runtimes(self) -> tuple[str, ...]:
         """The names of those that are installed, `as-given` first. Imports nothing heavy."""
 
+    def suitable(self) -> tuple[str, ...]:
+        """The names of all that can run such a model on this device, `as-given` first, be they installed or not."""
+
     def missing(self) -> tuple[str, ...]:
         """Ways to run it that could be tried if more were installed: a sentence for each, with what to do."""
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from shoal.errors import FileError, NotFound, Problem, SpecError, nearest
 from shoal.files import find, is_url, open_storage
 from shoal.files.patterns import has_magic
-from shoal.model.tuning import AS_GIVEN
 from shoal.spec import Infer
 from shoal.work import functions
 from shoal.work.infer.models import models
+from shoal.work.infer.models.installed import TAKES
 from shoal.work.infer.outputs import check_output
 from shoal.work.refusing import not_yet
 
@@ -41,6 +41,8 @@ def modules(spec: Infer) -> dict[str, str]:
         found["torch"] = "model.torchscript"
     if spec.input.kind == "images" or (spec.preprocess is not None and spec.preprocess.image is not None):
         found["PIL"] = "images"
+    if spec.tune.runtime != "onnxruntime" or spec.model.kind != "onnx":
+        found |= dict.fromkeys(TAKES.get(spec.tune.runtime, ()), "tune.runtime")
     if found:
         found["numpy"] = next(iter(found.values()))
     return found
@@ -86,15 +88,15 @@ def _no_model(path: str, kind: str) -> Iterator[Problem]:
 
 
 def _runtime(spec: Infer) -> Iterator[Problem]:
-    """One that somebody chose has to be there; on a cluster that is for its nodes to say."""
-    runs_as_given = (AS_GIVEN, "onnxruntime") if spec.model.kind == "onnx" else (AS_GIVEN,)
-    if spec.requirements or spec.tune.runtime in ("auto", *runs_as_given):
+    """One that cannot run such a model, wherever it is. Whether it is installed is another question: see `modules`."""
+    chosen, model = spec.tune.runtime, spec.model
+    if chosen == "auto" or (chosen, model.kind) == ("onnxruntime", "onnx"):
         return
-    installed = models(spec.model, spec.folder, "", gpu=False).runtimes()
-    if spec.tune.runtime not in installed:
+    ways = models(model, spec.folder, "", gpu=model.device == "cuda").suitable()
+    if chosen not in ways:
         yield Problem(
-            f"tune.runtime: {spec.tune.runtime} is not installed, or cannot run such a model.",
-            f"Installed: {', '.join(installed)}.",
+            f"tune.runtime: {chosen} cannot run this model with device: {model.device}, precision: {model.precision}.",
+            f"Choose from: {', '.join(ways)}.",
         )
 
 

@@ -6,22 +6,24 @@ import os
 from hashlib import blake2b
 
 from shoal.spec import Infer
+from shoal.work import functions
 from shoal.work.digest import digest
 
-LIBRARIES = ("torch", "onnxruntime", "openvino")
+LIBRARIES = ("torch", "onnxruntime", "onnxruntime-gpu", "openvino")
 WHOLE_BYTES = 256 << 20
 """Larger models are known by their size and the time they were written at."""
 
 
 def fingerprint(spec: Infer) -> str:
-    model = spec.model
+    model, before = spec.model, spec.preprocess
     if model.function is not None:
-        of_model = model.function
+        of_model = _of_function(model.function, spec.folder)
     else:
         of_model = _of_file(os.path.join(spec.folder, str(model.onnx or model.torchscript)))
     parts = (
         spec.kind,
         of_model,
+        _of_function(before.function, spec.folder) if before is not None and before.function else None,
         model.device,
         model.precision,
         spec.input.kind,
@@ -49,8 +51,14 @@ def _version(library: str) -> str | None:
         return None
 
 
+def _of_function(reference: str, folder: str) -> str:
+    """Its name, and what the file of its module says, where that is one of the workload's folder."""
+    path = functions.module_path(reference.partition(":")[0], folder)
+    return reference if path is None else f"{reference} {_of_file(path)}"
+
+
 def _of_file(path: str) -> str:
-    """The content of the model, wherever it lies."""
+    """The content of a file, wherever it lies."""
     try:
         size = os.path.getsize(path)
         if size > WHOLE_BYTES:

@@ -12,7 +12,7 @@ from shoal.engine.workers.runner import Failed
 from shoal.engine.workers.stopwatch import now
 from shoal.errors import AccessDenied, FileError, NotFound, ShoalError, Unreachable, several
 from shoal.files import is_url, pause
-from shoal.model import Factory, Item, Need, Node, Plan
+from shoal.model import Factory, Item, Need, Node, Plan, Prediction
 from shoal.model.packages import Packages
 from shoal.model.profile import Profile
 from shoal.shape.pool import Guide, Policy
@@ -24,7 +24,7 @@ from shoal.work.infer.fingerprint import fingerprint
 from shoal.work.infer.inputs import Listing, listing
 from shoal.work.infer.items import COUNT, FACTS, LIST
 from shoal.work.infer.models import models
-from shoal.work.infer.models.installed import knows_cuda
+from shoal.work.infer.models.installed import is_installed, knows_cuda
 from shoal.work.infer.source import InferSource
 from shoal.work.infer.tuning import Tuning
 from shoal.work.job import Conclusion, Hooks, Learned, Past
@@ -80,6 +80,10 @@ class InferJob(Hooks):
         """Whether it is ours, and can be written as far as is known."""
         self._has_replaced = False
         self._resumed = False
+        self.knows_packages = not spec.requirements
+        """Whether workers have what is installed where Shoal runs, as far as is known."""
+        self.counted: int | None = None
+        """How many inputs there are, once somebody counted them."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -97,17 +101,27 @@ class InferJob(Hooks):
     def total(self) -> int | None:
         return None
 
-    def fit(self, nodes: Sequence[Node]) -> None:
+    def fit(self, nodes: Sequence[Node], *, here: bool = True) -> None:
         """Where there are GPUs and nothing was said, every worker has the same share of one: they take turns at it."""
-        if self.spec.resources.gpu is not None or self.spec.model.device == "cpu":
+        self.knows_packages = here and not self.spec.requirements
+        if self.spec.resources.gpu is not None or self.spec.model.device == "cpu" or self.on_processors():
             return
-        library = {"onnx": "onnxruntime", "torchscript": "torch"}.get(self.spec.model.kind)
-        if library is not None and not knows_cuda(library):
-            return  # What is installed computes on processors, whatever there is beside them.
         with_gpu = [node for node in nodes if node.gpu]
         if with_gpu:
             shares = [node.gpu / max(1, node.cpu // self.need.cpu) for node in with_gpu]
             self.need = self.need._replace(gpu=min(1.0, int(min(shares) * 1e4) / 1e4))
+
+    @property
+    def library(self) -> str | None:
+        """What runs the model as it was given; None for a class, which sees to that by itself."""
+        return {"onnx": "onnxruntime", "torchscript": "torch"}.get(self.spec.model.kind)
+
+    def on_processors(self) -> bool:
+        """Whether that is known to compute on processors only, whatever there is beside them."""
+        library = self.library
+        return (
+            library is not None and self.knows_packages and is_installed(library) and not knows_cuda(library)
+        )
 
     def local_paths(self) -> Mapping[str, str]:
         """Input and output; and a model outside of the folder, which does not travel with it."""
@@ -158,14 +172,16 @@ class InferJob(Hooks):
         self._notes += outputs.replace(self.spec.output, self.spec.folder, self._run)
 
     def runtimes(self) -> tuple[str, ...]:
-        """What may run the model: all that is installed, or what the file names."""
+        """What may run the model: what the file names, or all that is installed; workers that lack one say so."""
         if self.spec.tune.runtime != "auto":
             return (self.spec.tune.runtime,)
-        return self._models().runtimes()
+        ways = self._models()
+        return ways.runtimes() if self.knows_packages else ways.suitable()
 
     def missing(self) -> tuple[str, ...]:
         """What else might be tried, with what to install for it."""
-        return self._models().missing() if self.spec.tune.runtime == "auto" else ()
+        asked = self.knows_packages and self.spec.tune.runtime == "auto"
+        return self._models().missing() if asked else ()
 
     def _models(self) -> Models:
         return models(self.spec.model, self.spec.folder, "", gpu=self.need.gpu > 0)
@@ -252,3 +268,8 @@ class InferJob(Hooks):
         from shoal.work.infer.planning import plan
 
         return plan(self, nodes, capacity, learned or {})
+
+    def predict(self, node: Node, count: int, learned: Learned) -> Prediction:
+        from shoal.work.infer.lasting import predict
+
+        return predict(self, node, count, learned)

@@ -5,42 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shoal.files import pause
-from shoal.model import Decision, Node, Plan, Prediction
-from shoal.plan.tuning import Tuner
+from shoal.model import Decision, Node, Plan
 from shoal.units import format_share
-from shoal.work.infer.tuning import Tuning, machine_of
-from shoal.work.job import Learned, Past
+from shoal.work.infer.lasting import Outlook, groups_of, measured, outlook, recalled
+from shoal.work.infer.models.installed import WITH_CUDA
+from shoal.work.infer.tuning import machine_of
+from shoal.work.job import Learned
 
 if TYPE_CHECKING:
     from shoal.work.infer.job import InferJob
 
-COUNT_S = 1.0
-"""So long inputs are counted for a prediction; where there are more, none is made."""
-LOOK_S = 0.01
-SPREAD = 0.12
-"""How far a run may lie from what is predicted from the last one, as a share of it."""
-
 
 def plan(job: InferJob, nodes: Sequence[Node], capacity: int, learned: Learned) -> Plan:
     usable = [node for node in nodes if job.need.refusal(node) is None]
-    known = {machine_of(node, job.need).kind for node in usable} & _measured(learned)
-    prediction = _predict(job, usable, learned) if known else None
+    groups = groups_of(job, usable)
+    known = measured(learned) & set(groups)
+    found = outlook(job, groups, learned)
     decisions = (
         _places(job, usable, capacity),
+        *_device(job, nodes),
         *(_tuned(job, usable, learned) if known else _to_tune(job)),
         Decision(
             "output", job.spec.output.path, "a Parquet part for each item, written once and never replaced"
         ),
         Decision("errors", format_share(job.spec.limits.errors), _why_errors(job)),
-        _why_prediction(bool(known), prediction),
+        _foretold(found),
     )
-    return Plan(job.kind, job.name, None, capacity, prediction, decisions)
-
-
-def _measured(learned: Learned) -> set[str]:
-    """The kinds of node on which an earlier run got as far as to measure something."""
-    return {kind for kind, document in learned.items() if (document.get("chosen") or {}).get("rate")}
+    return Plan(job.kind, job.name, None, capacity, found.prediction, decisions)
 
 
 def _places(job: InferJob, nodes: Sequence[Node], capacity: int) -> Decision:
@@ -49,6 +40,26 @@ def _places(job: InferJob, nodes: Sequence[Node], capacity: int) -> Decision:
     where = f"{nodes[0].host} has" if len(nodes) == 1 else f"{len(nodes)} nodes have"
     each = f"{job.need.cpu:g} CPU" + (f" and {job.need.gpu:g} GPU" if job.need.gpu else "")
     return Decision("places", capacity, f"{where} {cpu:g} CPU in all; a worker holds {each}")
+
+
+def _device(job: InferJob, nodes: Sequence[Node]) -> list[Decision]:
+    """Said where a GPU stays idle, or may do so, and where a node does for want of one."""
+    asked, library = job.spec.model.device, job.library
+    with_gpu = [node.host for node in nodes if node.gpu]
+    if not with_gpu or asked == "cpu" or job.spec.resources.gpu == 0:
+        return []
+    one = len(with_gpu) == 1
+    told = [f"{with_gpu[0]} has a GPU" if one else f"{len(with_gpu)} nodes have GPUs"]
+    if library is not None and job.on_processors():
+        it = "it" if one else "them"
+        told.append(f"the {library} that is installed cannot use {it}: install {WITH_CUDA[library]}")
+        return [Decision("device", "cuda" if asked == "cuda" else "cpu", "; ".join(told))]
+    if library is not None and not job.knows_packages:
+        there = "what requirements: brings" if job.spec.requirements else "what is installed there"
+        told.append(f"used if {there} can: that takes {WITH_CUDA[library]}")
+    if job.need.gpu and len(with_gpu) < len(nodes):
+        told.append("nodes without one get no work; with model.device: cpu all of them do")
+    return [Decision("device", "cuda", "; ".join(told))] if told[1:] else []
 
 
 def _to_tune(job: InferJob) -> list[Decision]:
@@ -61,11 +72,13 @@ def _to_tune(job: InferJob) -> list[Decision]:
     if tune.runtime != "auto":
         why = "the workload says so"
     elif len(ways) > 1:
-        why = (
-            f"{', '.join(ways)}: each is tried on the first inputs, and has to agree with the model as given"
-        )
+        each = "each" if job.knows_packages else "each that workers have"
+        why = f"{', '.join(ways)}: {each} is tried on the first inputs, and has to agree with the model as given"
     else:
-        why = "nothing else that could run this model is installed"
+        installed = (
+            "that could run this model is installed" if job.knows_packages else "runs such a model there"
+        )
+        why = f"nothing else {installed}"
     why = "; ".join([why, *job.missing()])
     return [Decision("runtime", tune.runtime if len(ways) > 1 else ways[0], why), *found]
 
@@ -77,44 +90,10 @@ def _why(name: str, pinned: int | None) -> str:
 
 
 def _tuned(job: InferJob, nodes: Sequence[Node], learned: Learned) -> list[Decision]:
-    tuning = _recalled(job, nodes, learned)
+    tuning = recalled(job, nodes, learned)
     for node in nodes:
         tuning.active(node.host, machine_of(node, job.need).most_workers)
     return tuning.decisions()
-
-
-def _recalled(job: InferJob, nodes: Sequence[Node], learned: Learned) -> Tuning:
-    tuning = Tuning(job.spec.tune, job.runtimes(), job.need, learned, job.missing())
-    tuning.nodes = lambda: nodes
-    return tuning
-
-
-def _predict(job: InferJob, nodes: Sequence[Node], learned: Learned) -> Prediction | None:
-    """From the rate of the last run, where the inputs can be counted quickly."""
-    count = _count(job)
-    tuning = _recalled(job, nodes, learned)
-    rates = []
-    for node in nodes:
-        tuner: Tuner = tuning.tuner_of(node.host)
-        rates.append(tuner.rate())
-    if count is None or not rates or None in rates:
-        return None
-    startup_s = max(float(document.get("startup_s", 0.0)) for document in learned.values())
-    middle = startup_s + count / sum(rate for rate in rates if rate)
-    wide = SPREAD * middle + 0.5
-    return Prediction(max(0.0, middle - wide), middle, middle + wide)
-
-
-def _count(job: InferJob) -> int | None:
-    listing = job.list_inputs(Past())
-    try:
-        waited = 0.0
-        while not listing.complete() and waited < COUNT_S:
-            pause(LOOK_S)
-            waited += LOOK_S
-        return listing.found() if listing.complete() else None
-    finally:
-        listing.close()
 
 
 def _why_errors(job: InferJob) -> str:
@@ -123,13 +102,6 @@ def _why_errors(job: InferJob) -> str:
     return "an unreadable input makes the run count as failed; all others are done. limits.errors allows some"
 
 
-def _why_prediction(known: bool, prediction: Prediction | None) -> Decision:
-    if prediction is not None:
-        return Decision(
-            "prediction",
-            round(prediction.mid, 3),
-            "from the rate of the last run, the inputs there are, and what workers took to start",
-        )
-    if known:
-        return Decision("prediction", None, f"the inputs could not be counted within {COUNT_S:g} s")
-    return Decision("prediction", None, "this model has not been run here before, with inputs like these")
+def _foretold(found: Outlook) -> Decision:
+    seconds = None if found.prediction is None else round(found.prediction.mid, 3)
+    return Decision("prediction", seconds, "; ".join(filter(None, [found.why, found.advice])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from shoal.engine import fitting
 from shoal.engine.workers.stopwatch import now
 from shoal.model import Decision, Item, Need, Node
 from shoal.model.tuning import AS_GIVEN, Heard, Machine, Space
+from shoal.plan.together import Watch
 from shoal.plan.tuning import Tuner
 from shoal.spec import Tune
 from shoal.work.infer.items import ADVICE, CAREFULLY_FROM, COMPARE, COUNT
@@ -48,6 +50,7 @@ class Tuning:
         self._first_s: float | None = None
         """What it took until a worker could be given something."""
         self._load_s: dict[str, float] = {}
+        self._watch = Watch(learned)
         self._waiting: dict[int, int] = {}
         """Inputs in items that were made or handed out here and have not ended, by seq."""
         for kind, document in learned.items():
@@ -66,6 +69,7 @@ class Tuning:
         if self._first_s is None:
             self._first_s = now() - self._began
         self._out[item.seq] = (machine.kind, worker)
+        self._watch.sent(item.seq, worker, now())
         self._waiting[item.seq] = item.params[COUNT]
         active = self._workers.get(host, 1)
         tuner = self._tuner(machine)
@@ -133,6 +137,9 @@ class Tuning:
         self._waiting.pop(item.seq, None)
         kind, worker = self._out.pop(item.seq, (None, 0))
         self._load_s.update(heard.load_s)
+        at_work = Counter(self._machines[host].kind for host in self._hosts())
+        # What failed, or had been done by an earlier session, tells nothing.
+        self._watch.tell(now(), at_work, item.params[COUNT] if any(heard) else 0, item.seq)
         if kind is not None:
             self._compared.update((kind, name) for name in heard.differences)
             self._tuners[kind].tell(worker, heard)
@@ -141,7 +148,7 @@ class Tuning:
 
     def learned(self) -> dict[str, Mapping[str, Any]]:
         documents = {
-            kind: {**tuner.document(), "startup_s": self._startup_s(tuner)}
+            kind: {**tuner.document(), **self._watch.document(kind), "startup_s": self._startup_s(tuner)}
             for kind, tuner in self._tuners.items()
         }
         return {**self._learned, **documents}

@@ -99,7 +99,7 @@ class SweepJob(Hooks):
 
         return imports_of(self.spec, self._pickled)
 
-    def fit(self, nodes: Sequence[Node]) -> None:
+    def fit(self, nodes: Sequence[Node], *, here: bool = True) -> None:
         """A run of its own takes all that its machine has: on the largest nodes, and one at a time on each."""
         fitting = [node for node in nodes if self._asked.refusal(node) is None]
         if self.spec.whole_node and fitting:

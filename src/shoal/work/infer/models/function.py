@@ -29,6 +29,9 @@ class FunctionModels:
     def runtimes(self) -> tuple[str, ...]:
         return ("as-given",)
 
+    def suitable(self) -> tuple[str, ...]:
+        return self.runtimes()
+
     def missing(self) -> tuple[str, ...]:
         return ()
 

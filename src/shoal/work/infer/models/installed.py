@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 
 from shoal.engine.workers.runner import Failed
+from shoal.work.infer.base import Unusable
 
 _CUDA_LIBRARIES = {
     "torch": (("lib", "libtorch_cuda.so"), ("lib", "libtorch_hip.so")),
     "onnxruntime": (("capi", "libonnxruntime_providers_cuda.so"),),
 }
-_WITH_CUDA = {"torch": "a build of torch with CUDA", "onnxruntime": "onnxruntime-gpu"}
-_TAKES = {"onnxruntime": ("onnxruntime", "onnx"), "openvino": ("openvino",)}
+WITH_CUDA = {"torch": "a build of torch with CUDA", "onnxruntime": "onnxruntime-gpu instead of onnxruntime"}
+"""What to install where a GPU is to be used."""
+TAKES = {"onnxruntime": ("onnxruntime", "onnx"), "openvino": ("openvino",)}
 """What it takes to have a model converted and run so: torch needs the package onnx to convert to it."""
 _EXTRAS = {"onnxruntime": "onnx", "openvino": "openvino"}
 
@@ -27,11 +29,18 @@ def missing_for(runtimes: Iterable[str]) -> dict[str, str]:
     """Of these ways to run a model, those for which a package is missing, each with a sentence of what to install."""
     told = {}
     for runtime in runtimes:
-        absent = [library for library in _TAKES[runtime] if not is_installed(library)]
+        absent = [library for library in TAKES[runtime] if not is_installed(library)]
         if absent:
             lacks = "is not installed" if runtime in absent else f"needs {' and '.join(absent)}, too"
             told[runtime] = f"{runtime} {lacks}: pip install 'shoal[{_EXTRAS[runtime]}]'"
     return told
+
+
+def need_for(runtime: str) -> None:
+    """Raises `Unusable`, with what to install, where a package is missing for this way to run a model."""
+    lacking = missing_for([runtime]).get(runtime)
+    if lacking is not None:
+        raise Unusable(lacking)
 
 
 def knows_cuda(library: str) -> bool:
@@ -60,7 +69,7 @@ def device_of(asked: str, library: str, *, gpu: bool) -> str:
         )
     raise Failed(
         f"model.device is cuda, and the {library} that is installed cannot use a GPU:"
-        f" install {_WITH_CUDA[library]}, or set model.device: auto."
+        f" install {WITH_CUDA[library]}, or set model.device: auto."
     )
 
 

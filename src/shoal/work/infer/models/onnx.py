@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.engine.workers.runner import Failed
 from shoal.work.infer.base import OutOfMemory, Predictor, Unusable
 
-from .installed import device_of, is_installed, missing_for, need
+from .installed import device_of, is_installed, missing_for, need, need_for
 from .recognising import check_file
 from .telling import is_out_of_memory, one_line, others_told, too_large, unusable
 
@@ -29,7 +29,10 @@ class OnnxModels:
         self._gpu = gpu
 
     def runtimes(self) -> tuple[str, ...]:
-        return ("as-given", "openvino") if self._on_cpu() and is_installed("openvino") else ("as-given",)
+        return self.suitable() if is_installed("openvino") else ("as-given",)
+
+    def suitable(self) -> tuple[str, ...]:
+        return ("as-given", "openvino") if self._on_cpu() else ("as-given",)
 
     def missing(self) -> tuple[str, ...]:
         return tuple(missing_for(["openvino"]).values()) if self._on_cpu() else ()
@@ -73,8 +76,7 @@ class OnnxModels:
                 )
 
     def _openvino(self, setting: Setting, example: Any) -> Predictor:
-        if not is_installed("openvino"):
-            raise Unusable("openvino is not installed")
+        need_for("openvino")
         from .running_openvino import OpenVinoPredictor
 
         with others_told(lambda error: unusable(error, "OpenVINO cannot load it")):

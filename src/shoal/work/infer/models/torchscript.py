@@ -12,7 +12,7 @@ from shoal.engine.workers.runner import Failed
 from shoal.work.infer.base import OutOfMemory, Predictor, Unusable
 
 from .conversions import digest_of, forget, kept, key_of
-from .installed import device_of, knows_cuda, missing_for, need
+from .installed import device_of, knows_cuda, missing_for, need, need_for
 from .recognising import check_file
 from .telling import is_out_of_memory, one_line, others_told, too_large, unusable
 
@@ -37,6 +37,10 @@ class TorchScriptModels:
         missing = missing_for(self._others())
         return ("as-given", "frozen", *(name for name in self._others() if name not in missing))
 
+    def suitable(self) -> tuple[str, ...]:
+        on_gpu = self._gpu and self._model.device != "cpu"  # Then torch there is likely to know GPUs.
+        return ("as-given", "frozen", *(() if on_gpu else self._others()))
+
     def missing(self) -> tuple[str, ...]:
         return tuple(missing_for(self._others()).values())
 
@@ -50,8 +54,9 @@ class TorchScriptModels:
         check_file(self._path, "torchscript")
         if setting.runtime in ("as-given", "frozen"):
             return self._in_torch(setting, example)
-        if setting.runtime not in self.runtimes():
-            raise Unusable(f"{setting.runtime} is not installed, or cannot do this device and precision")
+        if setting.runtime not in self._others():
+            raise Unusable(f"{setting.runtime} cannot do this device and precision")
+        need_for(setting.runtime)
         if not hasattr(example, "dtype"):
             raise Unusable("it has to be converted, which takes an example of a batch")
         return self._converted(setting, example)
