@@ -33,6 +33,9 @@ START_S = 600.0
 NODE_PATIENCE_S = 300.0
 """How long a run that lost all its nodes waits for one to come back."""
 
+IDLE_S = 1.0
+"""A worker with nothing to do this long is let go."""
+
 
 class Flight:
     """An item that was handed to a worker and has not ended."""
@@ -55,7 +58,9 @@ class Flight:
         if policy.timeout_s is None or self.started is None:
             return None
         since = self.heard if policy.timeout_since_report and self.heard is not None else self.started
-        return f"timed out after {format_seconds(policy.timeout_s)}" if now - since >= policy.timeout_s else None
+        if now - since < policy.timeout_s:
+            return None
+        return f"timed out after {format_seconds(policy.timeout_s)}"
 
     def timed_out(self, outcome: Outcome) -> bool:
         """Whether that is how it ended: nothing else is cancelled as failed."""
@@ -243,6 +248,12 @@ class Crew:
             self._recall(member)
             if not member.flights:
                 self._engine.end(member.number)
+
+    def let_idle_go(self, members: list[Member], now: float) -> None:
+        """Nothing more will come: those of them that have had nothing to do for a while are not needed."""
+        for member in members:
+            if not member.flights and member.ready_at is not None and now - member.idle_since > IDLE_S:
+                self.dismiss(member)
 
     def look_at_start(self, member: Member, now: float, stopping: bool) -> None:
         """Kill a worker that takes too long to be ready; one that nothing is wanted of any more, at once."""

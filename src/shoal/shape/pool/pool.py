@@ -38,8 +38,6 @@ from shoal.shape.pool.values import Ended, Guide, Policy, Progress, Source, Watc
 
 LOOK_S = 0.05
 """How often running items are looked at for timeouts, and watchers are told."""
-IDLE_S = 1.0
-"""A worker with nothing to do this long is let go."""
 
 
 class Pool:
@@ -177,7 +175,7 @@ class Pool:
                 break
             self._feed(member, len(members), now)
         if not self._ready and self._supply.exhausted():
-            self._let_idle_go(members, now)
+            self._crew.let_idle_go(members, now)
 
     def _reorder(self) -> None:
         """Order what waits again when enough was learned since, in proportion to what it costs."""
@@ -200,11 +198,6 @@ class Pool:
         self._flights[item.seq] = flight
         member.flights[item.seq] = flight
         return sent if self._guide is None else self._guide.sent(sent, member.number, member.node)
-
-    def _let_idle_go(self, members: list[Member], now: float) -> None:
-        for member in members:
-            if not member.flights and member.ready_at is not None and now - member.idle_since > IDLE_S:
-                self._crew.dismiss(member)
 
     # Hearing.
 

@@ -66,6 +66,8 @@ class InferJob(Hooks):
             crashes=limits.retries,
             backoff_s=0.05,  # Several tries go by until an input that kills workers is found out.
             timeout_s=limits.timeout_s,
+            timeouts_count_as_crashes=True,  # One input hangs, and is found like one that kills workers.
+            timeout_since_report=True,  # How long an item takes is for Shoal to choose; that it gets on is not.
             concurrent=limits.concurrent,
             stop_after=limits.stop_after,
         )
