@@ -10,6 +10,7 @@ from shoal.work.infer.outputs.crumbs import NOWHERE, Crumbs, Ends
 from shoal.work.infer.outputs.finishing import Totals, finish, tidy
 from shoal.work.infer.outputs.owning import claim, ensure_ours, let_go, owner, replace
 from shoal.work.infer.outputs.parts import PartWriter, document_of, facts_of
+from shoal.work.infer.outputs.passing import beside, discard
 from shoal.work.infer.outputs.reading import rows, rows_of_part, table
 
 __all__ = [
@@ -18,8 +19,10 @@ __all__ = [
     "Ends",
     "PartWriter",
     "Totals",
+    "beside",
     "check_output",
     "claim",
+    "discard",
     "document_of",
     "ensure_ours",
     "facts_of",
