@@ -41,7 +41,7 @@ def test_an_input_at_which_the_model_hangs_is_an_error_and_all_others_are_done(p
     assert "timed out" in reason
     assert len(found.rows) == 100
     assert (ended["items"]["failed"], ended["infer"]["errors"]) == (0, 1)
-    with place.store() as store:
+    with place.store(ended["run"]) as store:
         assert {record.item.used for record in store.items()} == {1, 5}
         assert not any(store.reports(record.item.seq) for record in store.items())
 
@@ -65,7 +65,7 @@ def test_items_that_take_longer_than_the_timeout_are_done_when_their_inputs_do_n
     steady = inference(place, limits=limits, tune={"batch": 1, "item": 6}, **changed)
     ended = place.json("run", steady, "--json")
     assert (ended["infer"]["rows"], ended["infer"]["errors"]) == (12, 0)
-    with place.store() as store:
+    with place.store(ended["run"]) as store:
         assert {record.item.used for record in store.items()} == {1}
     (place.folder / "out").rename(place.folder / "first")
     lumpy = inference(
@@ -73,5 +73,5 @@ def test_items_that_take_longer_than_the_timeout_are_done_when_their_inputs_do_n
     )  # A batch takes too long.
     ended = place.json("run", lumpy, "--json")
     assert (ended["infer"]["rows"], ended["infer"]["errors"]) == (12, 0)
-    with place.store() as store:
+    with place.store(ended["run"]) as store:
         assert {record.item.used for record in store.items()} == {3}

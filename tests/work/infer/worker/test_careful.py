@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 
 import pytest
@@ -15,6 +16,7 @@ from shoal.spec.infer import Input
 from shoal.work.infer.inputs import listing
 from shoal.work.infer.items import ADVICE, CAREFULLY_FROM, LIST
 from shoal.work.infer.outputs import Crumbs
+from shoal.work.infer.worker import pulse
 from shoal.work.infer.worker import runner as runners
 from shoal.work.infer.worker.careful import go_carefully
 from shoal.work.infer.worker.holding import Holding
@@ -51,8 +53,8 @@ class Attempts:
             Holding(models), Prepare(), finish, Stopwatch(), takes_arrays=False, precision="float32"
         )
         intake = Intake(numbers or Numbers(6), Prepare(), made.watch)
-        pulse = Pulse(self.work, self._timeout_s)
-        return go_carefully(intake, made, setting, self._crumbs, self.work, pulse)
+        signs = Pulse(self.work, self._timeout_s)
+        return go_carefully(intake, made, setting, self._crumbs, self.work, signs)
 
     def end(self, told, *, caught=False):
         """As when the driver asks for an end while user code runs, which may catch that."""
@@ -201,3 +203,27 @@ def test_a_careful_attempt_runs_the_model_in_the_way_that_somebody_chose(tmp_pat
         work = Work(number, 3, "i", params, None, report=lambda *_: None, counted_attempt=CAREFULLY_FROM)
         assert worker.run(work)["rows"] == 3
         assert models.loaded == [expected]
+
+
+def test_loading_a_model_may_take_longer_than_an_input():
+    told, before = threading.Semaphore(0), set(threading.enumerate())
+    work = Work(1, 1, "i00001", {}, None, report=lambda *_: told.release())
+    with Pulse(work, 0.01).loading():
+        for _ in range(5):
+            assert told.acquire(timeout=30), "nothing was heard of it"
+    assert set(threading.enumerate()) <= before, "it beats on"
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True], ids=["long enough", "asked to end"])
+def test_loading_is_not_kept_alive_for_ever(monkeypatch, is_cancelled):
+    told, before = [], set(threading.enumerate())
+    work = Work(1, 1, "i00001", {}, None, report=lambda *_: told.append(None))
+    if is_cancelled:
+        work.cancelled = TIMED_OUT
+    else:
+        monkeypatch.setattr(pulse, "LOADING_S", 0.0)
+    with Pulse(work, 0.01).loading():
+        for thread in set(threading.enumerate()) - before:
+            thread.join(30)
+            assert not thread.is_alive()
+    assert told == []

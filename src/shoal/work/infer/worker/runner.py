@@ -109,6 +109,7 @@ class InferRunner:
 
     def _go(self, work: Work, intake: Intake, pulse: Pulse) -> tuple[Collected, Heard]:
         advice = Advice.read(work.params[ADVICE])
+        self._predicting.holding.while_loading = pulse.loading
         self._predicting.to_compare = set(work.params.get(COMPARE, ()))
         self._predicting.others = 0 if self._alone else advice.meant - 1
         if work.counted_attempt >= CAREFULLY_FROM:
