@@ -11,9 +11,16 @@ from typing import Any
 import pytest
 
 MODEL = """\
+import time
+
 class Loud:
     def __call__(self, batch):
         return [{"said": text.upper()} for text in batch]
+
+class Slow(Loud):
+    def __call__(self, batch):
+        time.sleep(0.4)
+        return super().__call__(batch)
 
 class Broken:
     def __call__(self, batch):
@@ -147,7 +154,7 @@ def test_a_probe_says_what_became_of_its_output(shoal: Callable[..., Any], tmp_p
     assert re.search(
         r"^Measured with \d+ done.*, in an output of their own that is gone again\.$", probed.stderr, re.M
     )
-    assert re.search(r"^predicted: [\d.]+m?s", probed.stdout)
+    assert re.search(r"^predicted: [\d.]+m?s", probed.stdout, re.M)
     assert shoal("results", run, "--format", "csv").stdout.count("\n") == 13
     assert not list(tmp_path.glob("*probe*"))
 
@@ -178,7 +185,7 @@ def test_a_resumed_inference_says_how_many_items_were_done_before(
         def moment(self, progress: Any) -> None: ...
 
     monkeypatch.chdir(tmp_path)
-    sets = ["tune={item: 2, workers: 1}", "limits.concurrent=1"]
+    sets = ["tune={item: 2, workers: 1}", "limits.concurrent=1", "model.function=loud:Slow"]
     session = new_session(workloads.from_file("loud.yaml", sets, None), machines(None), Here())
     After(session, 1)
     done = session.drive().items["done"]

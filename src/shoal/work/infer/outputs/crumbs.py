@@ -15,7 +15,7 @@ NOWHERE = -1
 class Ends(NamedTuple):
     """How many attempts ended at an input, and how many of these because it took too long."""
 
-    count: int = 0
+    attempts: int = 0
     timed_out: int = 0
 
 
@@ -32,8 +32,8 @@ class Crumbs:
             crumb = _read(self._storage.read(key))
             position = crumb.get("position")
             if isinstance(position, int) and position != NOWHERE:
-                count, timed_out = found.get(position, Ends())
-                found[position] = Ends(count + 1, timed_out + (crumb.get("timed_out") is True))
+                attempts, timed_out = found.get(position, Ends())
+                found[position] = Ends(attempts + 1, timed_out + (crumb.get("timed_out") is True))
         return found
 
     def at(self, seq: int, attempt: int, position: int, *, timed_out: bool = False) -> None:

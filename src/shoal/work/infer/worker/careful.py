@@ -26,7 +26,7 @@ def go_carefully(
     predicting.forget()
     suspects = crumbs.suspects(work.seq)
     # Where attempts are known to end at one, they may at others, too, and attempts are few.
-    enough = 1 if any(ends.count >= ENOUGH for ends in suspects.values()) else ENOUGH
+    enough = 1 if any(ends.attempts >= ENOUGH for ends in suspects.values()) else ENOUGH
     trail = _Trail(crumbs, work, intake)
     if setting.runtime == AS_GIVEN:
         predicting.load(setting)  # Who dies of that dies of no input.
@@ -35,7 +35,7 @@ def go_carefully(
     try:
         for position in range(len(intake)):
             ends = suspects.get(position, Ends())
-            if ends.count >= enough:
+            if ends.attempts >= enough:
                 intake.skip()
                 collected.fail(position, _reason(ends, pulse.timeout_s))
                 continue
@@ -77,8 +77,8 @@ class _Trail:
 
 
 def _reason(ends: Ends, timeout_s: float | None) -> str:
-    times = "once" if ends.count == 1 else f"{ends.count} times"
-    if ends.timed_out == ends.count and timeout_s is not None:
+    times = "once" if ends.attempts == 1 else f"{ends.attempts} times"
+    if ends.timed_out == ends.attempts and timeout_s is not None:
         return f"timed out {times}: it takes longer than limits.timeout, {format_seconds(timeout_s)}"
-    died = f"{ends.count} worker{'' if ends.count == 1 else 's'} died of it"
+    died = f"{ends.attempts} worker{'' if ends.attempts == 1 else 's'} died of it"
     return died if timeout_s is None else f"{died}, or had to be killed as it timed out"
