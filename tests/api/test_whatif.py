@@ -1,4 +1,4 @@
-"""What would be: predictions from the simulation, and the probe that feeds them."""
+"""What would be: predictions from the simulation."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.api.reading import open_run
-from shoal.api.running import plan, resume, run
-from shoal.api.session import Session
-from shoal.api.whatif import probe, whatif
+from shoal.api.running import plan, run
+from shoal.api.whatif import whatif
 from shoal.errors import SpecError
 
 
@@ -42,15 +40,3 @@ def test_more_nodes_help_until_the_longest_trial_is_all_that_counts() -> None:
     assert times[2].mid == pytest.approx(times[1].mid / 2, rel=0.35)
     assert times[40].mid >= 0.08
     assert times[40].mid < times[2].mid
-
-
-def test_a_probe_measures_on_real_items_and_a_resume_goes_on_from_there() -> None:
-    summary = probe("sweep.yaml")
-    assert summary.state == "stopped"
-    assert 0 < summary.items["done"] < 24
-    assert plan("sweep.yaml").predicted_seconds is not None
-    session = resume(summary.run)
-    assert isinstance(session, Session)
-    assert session.drive().items["done"] == 24
-    with open_run(summary.run) as store:
-        assert {row["attempt"] for row in store.rows()} == {1}

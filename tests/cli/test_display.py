@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from shoal.api.display import Silent, board, display_for_python, live, notebook, plain
+from shoal.api.display import Silent, board, display_for_python, live, notebook, plain, words
 from shoal.api.display.board import Best, Board, Estimate, Inputs
 from shoal.model import Item, Outcome
 from shoal.shape.pool import Ended, Progress
@@ -66,6 +66,23 @@ def test_an_inference_shows_inputs_and_how_many_there_are_once_they_are_listed()
     assert (found.of_total, found.share) == ("1,024 inputs", None)
     found.moment(moment(left=None, rate=0.0)._replace(left=3072))
     assert (found.of_total, found.share) == ("1,024/4,096 inputs", 0.25)
+
+
+def test_an_inference_that_is_resumed_counts_the_inputs_of_earlier_sessions():
+    found = Board("demo", None, before={"done": 7}, inputs=Inputs(15_000))
+    found.moment(moment(left=None, rate=0.0)._replace(left=5000))
+    assert (found.of_total, found.share) == ("15,000/20,000 inputs", 0.75)
+    found.durable([ended(8, rows=990, errors=10)])
+    found.moment(moment(now=110.0, left=None, rate=0.0)._replace(left=4000))
+    assert found.of_total == "16,000/20,000 inputs"
+    assert found.pace() == "100/s", "what was done before does not make it faster"
+
+
+def test_counts_may_say_what_they_count():
+    assert words.counts({"done": 7}, of="item") == "7 items done"
+    assert words.counts({"done": 1, "failed": 2}, of="item") == "1 item done, 2 failed"
+    assert words.counts({"failed": 1}, of="item") == "1 item failed"
+    assert words.counts({}, "nothing", of="item") == "nothing"
 
 
 def test_the_estimate_settles():

@@ -167,6 +167,68 @@ def test_an_item_that_ignores_its_end_is_killed_after_the_grace() -> None:
     assert bench.world.now() < 8
 
 
+def late_world(behave: Callable[[Item], Behaviour]) -> SimWorld:
+    return SimWorld(
+        [Node("a", 2, 1 << 30)],
+        lambda factory, item: behave(item),
+        startup=lambda _: Startup(0.01),
+        limit_s=1e5,
+        record=True,
+    )
+
+
+AS_CRASHES = Policy(timeout_s=5, retries=0, crashes=3, timeouts_count_as_crashes=True)
+
+
+def test_a_timeout_can_count_as_a_crash_and_then_the_item_is_tried_again_in_a_new_worker() -> None:
+    def behave(item: Item) -> Behaviour:
+        return Behaviour(0.1, hang=item.seq == 4 and item.used < 2)
+
+    bench = Bench(items(*[0.1] * 10), AS_CRASHES, world=late_world(behave))
+    records = bench.run()
+    assert {record.state for record in records.values()} == {"done"}
+    assert {seq: record.item.used for seq, record in records.items() if record.item.used != 1} == {4: 3}
+    tried = [ran for ran in bench.world.history if ran.seq == 4]
+    assert [ran.state for ran in tried] == ["failed", "failed", "done"]
+    assert len({ran.worker for ran in tried}) == 3
+    for hung in tried[:2]:
+        after = [
+            ran for ran in bench.world.history if ran.worker == hung.worker and ran.started >= hung.ended
+        ]
+        assert {ran.state for ran in after} <= {"lost"}, "a worker in which something hung did more"
+
+
+@pytest.mark.parametrize("ignores", [False, True], ids=["when asked", "when killed"])
+def test_an_item_that_always_hangs_fails_after_as_many_attempts_as_crashes_allow(ignores: bool) -> None:
+    def behave(item: Item) -> Behaviour:
+        return Behaviour(0.1, hang=item.seq == 1, ignores_cancel=ignores)
+
+    bench = Bench(items(*[0.1] * 5), AS_CRASHES, world=late_world(behave))
+    records = bench.run()
+    assert (records[1].state, records[1].item.used) == ("failed", 4)
+    assert records[1].error == "timed out after 5.0s"
+    assert {(record.state, record.item.used) for seq, record in records.items() if seq != 1} == {("done", 1)}
+
+
+def test_an_item_that_fails_by_itself_is_no_timeout() -> None:
+    records = Bench(items(0.1, fails=9), AS_CRASHES).run()
+    assert (records[1].state, records[1].item.used) == ("failed", 1)
+
+
+def test_where_reports_count_an_item_may_take_long_as_long_as_it_gets_on() -> None:
+    signs = tuple((share / 10, {}, None) for share in range(1, 10))
+    work = items(20.0, 20.0, reports=signs)
+    work[1] = work[1]._replace(params={"seconds": 20.0, "reports": signs[:5], "hang": True})
+    bench = Bench(work, Policy(timeout_s=5, timeout_since_report=True))
+    records = bench.run()
+    assert (records[1].state, records[2].state) == ("done", "failed")
+    assert records[2].seconds == pytest.approx(10 + 5, abs=0.2)
+    assert bench.journal.reports(1) == [], "a sign of life is nothing to record"
+    assert {
+        record.state for record in Bench(items(20.0, reports=signs), Policy(timeout_s=5)).run().values()
+    } == {"failed"}
+
+
 def test_a_pruned_item_ends_as_pruned_with_the_reason() -> None:
     work = items(10.0, 0.1)
     work[0] = work[0]._replace(params={"seconds": 10.0, "reports": ((0.1, {"prune": 1}, 1),)})

@@ -66,6 +66,7 @@ class Disaster:
     """One seed: a cluster, faults, and one or two runs that share it."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         random = Random(f"pool {seed}")
         self.nodes = [
             Node(f"n{index}", random.choice((1, 1, 2, 4)), 1 << 30, speed=random.choice((0.2, 1, 1, 3)))
@@ -134,6 +135,8 @@ class SimulatedRun:
             timeout_s=scale_s * 60 + 3,
             concurrent=random.choice((None, None, 1, 2, 5)),
             grace_s=random.choice((0.5, 5.0)),
+            # By chances of their own: what the others give for a seed stays as it was.
+            timeouts_count_as_crashes=Random(f"timeouts {disaster.seed} {name}").random() < 0.5,
         )
         trouble = random.choice((0.0, 0.1, 0.4))
         self.factory = Factory(f"sim:{name}", {"scale_s": scale_s, "trouble": trouble})
@@ -226,8 +229,11 @@ class SimulatedRun:
             assert stale or ran.started <= at
 
     def check_attempts(self) -> None:
-        """Where every failure can be seen from outside, exactly those count that should."""
-        if not self.disaster.calm(WorkerDies, SlowNode):
+        """Where every failure can be seen from outside, exactly those count that should.
+
+        Not where workers are ended for a timeout: what they had begun since is lost, and does not count.
+        """
+        if not self.disaster.calm(WorkerDies, SlowNode) or self.policy.timeouts_count_as_crashes:
             return
         failures = Counter(ran.seq for ran in self.history() if ran.state in ("failed", "lost"))
         for seq, record in self.journal.records().items():

@@ -262,6 +262,18 @@ def test_items_can_be_listed_by_state_and_up_to_a_limit(run: RunStore) -> None:
     assert list(run.items([])) == []
 
 
+def test_metrics_are_added_up_over_what_is_done(run: RunStore) -> None:
+    journal = run.journal()
+    journal.add(items(6))
+    told = [{"rows": 10, "errors": 1}, {"rows": 5}, {"rows": float("nan")}, {"other": 3}, {}]
+    for seq, metrics in enumerate(told, 1):
+        journal.ended(seq, 1, 0, "a", NOW, Outcome("done", metrics))
+    journal.ended(6, 1, 0, "a", NOW, Outcome("failed", {"rows": 99}))
+    assert run.sum_of("rows") == 0, "nothing is durable yet"
+    journal.commit()
+    assert (run.sum_of("rows", "errors"), run.sum_of("errors"), run.sum_of("none")) == (16, 1, 0)
+
+
 def test_a_run_open_for_reading_has_no_journal(run: RunStore) -> None:
     with RunStore.open(run.home, run.run, write=False) as reader:
         with pytest.raises(ValueError, match="reading only"):

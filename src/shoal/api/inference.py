@@ -9,7 +9,7 @@ from shoal.errors import NotFound
 
 if TYPE_CHECKING:
     from shoal.spec import Infer
-    from shoal.store import RunStore
+    from shoal.store import RunInfo, RunStore
 
 
 def rows(store: RunStore, limit: int | None = None) -> Iterator[dict[str, Any]]:
@@ -36,6 +36,11 @@ def table(store: RunStore) -> Any:
     spec = _spec(store)
     _ensure_there(store, spec)
     return outputs.table(spec.output, spec.folder)
+
+
+def inputs_before(store: RunStore, info: RunInfo) -> int:
+    """Inputs that earlier sessions of an inference were done with; 0 for other kinds."""
+    return int(store.sum_of("rows", "errors")) if info.kind == "infer" and info.epoch > 1 else 0
 
 
 def in_words(store: RunStore) -> list[str]:

@@ -1,16 +1,14 @@
-"""What would be: how long a workload would take on other numbers of nodes, and a probe that makes plans better.
+"""What would be: how long a workload would take on other numbers of nodes.
 
 The same pool that runs workloads runs here on the simulation engine, with durations that were measured before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from shoal.api import workloads
 from shoal.api.machines import machines
-from shoal.api.running import new_session
-from shoal.api.summary import Summary
 from shoal.cluster.here import Here
 from shoal.engine.sim import Behaviour, SimWorld, Startup
 from shoal.errors import SpecError
@@ -18,7 +16,7 @@ from shoal.model import Factory, Item, Node, Prediction
 from shoal.model.profile import Profile
 from shoal.plan.durations import Durations
 from shoal.plan.prediction import interval
-from shoal.shape.pool import Ended, Pool, Progress
+from shoal.shape.pool import Pool
 from shoal.store import MemoryJournal, find_home
 from shoal.store.learned import recall_learned
 from shoal.store.profiles import recall
@@ -70,30 +68,3 @@ def _simulate(job: PoolJob, profile: Profile, nodes: Sequence[Node]) -> Predicti
     pool.run()
     engine.close()
     return interval(world.now(), profile.noise_s, len(profile.seconds), sum(node.cpu for node in nodes))
-
-
-class _Enough:
-    """Stops a session when so many items have ended well."""
-
-    def __init__(self, count: int) -> None:
-        self.left = count
-        self.stop: Callable[[], None] = lambda: None
-
-    def durable(self, ended: Sequence[Ended]) -> None:
-        self.left -= len(ended)
-        if self.left <= 0:
-            self.stop()
-
-    def moment(self, progress: Progress) -> None:
-        return None
-
-
-def probe(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) -> Summary:
-    """Run the first items for real, then stop: plans know more, and a resume of this run throws nothing away."""
-    prepared = workloads.from_file(target, sets)
-    where = machines(cluster)
-    prepared.job.fit(where.nodes, here=where.here)
-    enough = _Enough(max(3, 2 * where.ensure_room(prepared.job.need)))
-    session = new_session(prepared, where, Here(), enough)
-    enough.stop = session.stop
-    return session.drive()

@@ -31,7 +31,8 @@ def greet(info: RunInfo, board: Board) -> None:
     total = "trials" if board.total is None else f"{board.total} trial{'' if board.total == 1 else 's'}"
     parts = [f"{board.run}: {'inference' if info.kind == 'infer' else total}"]
     if board.ended:
-        parts.append(f"{words.counts(board.counts)} before")
+        of = "item" if info.kind == "infer" else ""  # It is not inputs that are counted here.
+        parts.append(f"{words.counts(board.counts, of=of)} before")
     if info.predicted_seconds is not None and not board.ended:
         parts.append(f"predicted {words.prediction(info.predicted_seconds)}")
     say(", ".join(parts))

@@ -14,6 +14,7 @@ from shoal.cli.options import cluster_option, file_argument, json_option, set_op
 from shoal.cli.output import echo, echo_json, say
 
 if TYPE_CHECKING:
+    from shoal.api.probing import Probed
     from shoal.model import Plan, Prediction
 
 MOST_NODES = 10_000
@@ -79,11 +80,9 @@ def plan_command(
     from shoal.api import running
 
     if probe:
-        from shoal.api.whatif import probe as measure
+        from shoal.api.probing import probe as measure
 
-        probed = measure(file, cluster=cluster, sets=sets)
-        say(f"Measured with {words.counts(probed.items)} in {probed.run}.")
-        say(f"Nothing of it is lost: shoal resume {probed.run} goes on from there.")
+        _tell_probe(measure(file, cluster=cluster, sets=sets))
     found = running.plan(file, cluster=cluster, sets=sets)
     answers: Sequence[tuple[int, Prediction | None]] = ()
     if counts:
@@ -94,6 +93,17 @@ def plan_command(
         echo_json(_document(found, answers, asked=counts is not None))
     else:
         _tell(found, answers)
+
+
+def _tell_probe(probed: Probed) -> None:
+    run, counts = probed.summary.run, words.counts(probed.summary.items)
+    if probed.goes_on:
+        say(f"Measured with {counts} in {run}.")
+        say(f"Nothing of it is lost: shoal resume {run} goes on from there.")
+    elif probed.summary.state == "failed":
+        say(f"The probe failed with {counts}; why: shoal show {run}")
+    else:
+        say(f"Measured with {counts}, in an output of their own that is gone again.")
 
 
 def _document(plan: Plan, answers: Sequence[tuple[int, Prediction | None]], *, asked: bool) -> dict[str, Any]:

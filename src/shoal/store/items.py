@@ -116,6 +116,13 @@ def durations(connection: sqlite3.Connection) -> Iterator[tuple[str, dict[str, A
             yield row[1], params, row[3], row[4]
 
 
+def sum_of(connection: sqlite3.Connection, metrics: Sequence[str]) -> float:
+    """The database adds up: a run may have a million items."""
+    sums = " + ".join(["coalesce(sum(json_extract(metrics, ?)), 0)"] * len(metrics))
+    query = f"SELECT {sums} FROM items WHERE state='done' AND json_valid(metrics)"  # NaN is no JSON.
+    return float(connection.execute(query, [f'$."{name}"' for name in metrics]).fetchone()[0])
+
+
 def max_seq(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT max(seq) FROM items").fetchone()[0] or 0)
 

@@ -138,6 +138,11 @@ class RunReader:
         """(content, params, seconds, node) of each item that is done."""
         return self._each(items.durations(self._connection))
 
+    def sum_of(self, *metrics: str) -> float:
+        """The sum of these metrics over all items that are done; no item is read for it."""
+        with self._guard():
+            return items.sum_of(self._connection, metrics)
+
     def item(self, identity: str) -> ItemRecord:
         """The item of this id, or `NotFound`."""
         with self._guard():

@@ -86,6 +86,16 @@ class Hooks:
     def tidy(self) -> None:
         """The run has succeeded, and that is recorded: nothing needs what was only kept for a resume."""
 
+    def apart(self, mark: str) -> Sequence[str]:
+        """What to `--set` so that a run which is only to measure replaces nothing of others; nothing, if it does not.
+
+        `mark` is for names. What such a run wrote is removed by `discard`.
+        """
+        return ()
+
+    def discard(self) -> None:
+        """Remove what runs of this workload wrote: it was asked for with `apart`. May be called twice."""
+
     def close(self) -> None:
         """The session is over, however it ended: nothing that `source` began goes on. May be called twice."""
 
@@ -148,5 +158,9 @@ class PoolJob(Protocol):
     def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion: ...
 
     def tidy(self) -> None: ...
+
+    def apart(self, mark: str) -> Sequence[str]: ...
+
+    def discard(self) -> None: ...
 
     def close(self) -> None: ...

@@ -39,6 +39,7 @@ class Silent:
 def display_for_python(handle: Run) -> Display:
     """What `shoal.run` shows: in a notebook below its cell, in a script on the terminal, elsewhere nothing."""
     from shoal.api.display.board import Board
+    from shoal.api.inference import inputs_before
     from shoal.api.session import read_only
 
     notebook = in_notebook()
@@ -46,7 +47,7 @@ def display_for_python(handle: Run) -> Display:
         return Silent()
     with read_only(handle.folder) as store:
         info = store.info()
-    board = Board.of(info, info.total)
+        board = Board.of(info, info.total, inputs_before(store, info))
     if notebook:
         from shoal.api.display.notebook import NotebookDisplay
 

@@ -48,8 +48,9 @@ class Estimate:
 class Inputs:
     """Inputs that an inference is done with: what people count, rather than the items they are in."""
 
-    def __init__(self) -> None:
-        self.done = 0
+    def __init__(self, before: int = 0) -> None:
+        """`before` are those that earlier sessions were done with."""
+        self.done = before
         self.left: int | None = None
         """None while they are still being listed."""
         self._marks: deque[tuple[float, int]] = deque()
@@ -97,7 +98,7 @@ class Board:
         self._estimate = Estimate()
 
     @classmethod
-    def of(cls, info: RunInfo, total: int | None) -> Board:
+    def of(cls, info: RunInfo, total: int | None, inputs_before: int = 0) -> Board:
         """A board for a session that begins now with this run. What earlier sessions did counts as well."""
         has_past = info.epoch > 1 or info.state not in ("queued", "running")
         before = {state: info.items.get(state, 0) for state in FINAL} if has_past else {}
@@ -107,7 +108,7 @@ class Board:
             value = info.best.get(f"metric.{metric}", info.best.get(metric))
             if isinstance(value, int | float):
                 best = Best(value, str(info.best["item"]), {})
-        inputs = Inputs() if info.kind == "infer" else None
+        inputs = Inputs(inputs_before) if info.kind == "infer" else None
         return cls(info.run, total, before=before, objective=info.objective, best=best, inputs=inputs)
 
     def durable(self, ended: Sequence[Ended]) -> None:

@@ -59,10 +59,13 @@ def some(number_of: int | None, what: str) -> str:
     return f"{number_of or 0:,} {what}{'' if number_of == 1 else 's'}"
 
 
-def counts(found: Mapping[str, int], nothing: str = "") -> str:
-    """`12 done, 1 failed`: the states that any items are in."""
+def counts(found: Mapping[str, int], nothing: str = "", of: str = "") -> str:
+    """`12 done, 1 failed`: the states that any items are in; with `of`, `12 items done, 1 failed`."""
     known = [state for state in STATES if found.get(state)]
-    return ", ".join(f"{found[state]} {state}" for state in known) or nothing
+    told = [f"{found[state]} {state}" for state in known]
+    if of and known:
+        told[0] = f"{some(found[known[0]], of)} {known[0]}"
+    return ", ".join(told) or nothing
 
 
 def rate(per_second: float) -> str:

@@ -18,7 +18,8 @@ from shoal.model import (
     WorkerLost,
     WorkerReady,
 )
-from shoal.shape.pool.values import WorkerUse
+from shoal.shape.pool.values import Policy, WorkerUse
+from shoal.units import format_seconds
 
 MISSING_MODULE = "ModuleNotFoundError: "
 """How the reason starts for a worker that misses a package. No other worker would fare better."""
@@ -32,20 +33,38 @@ START_S = 600.0
 NODE_PATIENCE_S = 300.0
 """How long a run that lost all its nodes waits for one to come back."""
 
+IDLE_S = 1.0
+"""A worker with nothing to do this long is let go."""
+
 
 class Flight:
     """An item that was handed to a worker and has not ended."""
 
-    __slots__ = ("attempt", "cancelled", "item", "kill_at", "log", "started", "worker")
+    __slots__ = ("attempt", "cancelled", "heard", "item", "kill_at", "log", "started", "worker")
 
     def __init__(self, item: Item, worker: Member) -> None:
         self.item = item
         self.attempt = item.attempt
         self.worker = worker
         self.started: float | None = None
+        self.heard: float | None = None
+        """When it last reported."""
         self.log: LogSlice | None = None
         self.cancelled: tuple[str, str] | None = None
         self.kill_at: float | None = None
+
+    def overdue(self, policy: Policy, now: float) -> str | None:
+        """Why it has to end by now; None while it has time."""
+        if policy.timeout_s is None or self.started is None:
+            return None
+        since = self.heard if policy.timeout_since_report and self.heard is not None else self.started
+        if now - since < policy.timeout_s:
+            return None
+        return f"timed out after {format_seconds(policy.timeout_s)}"
+
+    def timed_out(self, outcome: Outcome) -> bool:
+        """Whether that is how it ended: nothing else is cancelled as failed."""
+        return outcome.state == "failed" and self.cancelled == (outcome.state, outcome.error)
 
     def crashed(self, event: WorkerLost) -> Outcome:
         """What became of the item, which ran when its worker died."""
@@ -230,11 +249,22 @@ class Crew:
             if not member.flights:
                 self._engine.end(member.number)
 
+    def let_idle_go(self, members: list[Member], now: float) -> None:
+        """Nothing more will come: those of them that have had nothing to do for a while are not needed."""
+        for member in members:
+            if not member.flights and member.ready_at is not None and now - member.idle_since > IDLE_S:
+                self.dismiss(member)
+
     def look_at_start(self, member: Member, now: float, stopping: bool) -> None:
         """Kill a worker that takes too long to be ready; one that nothing is wanted of any more, at once."""
         if member.ready_at is None and (stopping or now - member.spawned_at > START_S):
             member.leaving = member.leaving or stopping
             self._engine.kill(member.number)
+
+    def discard(self, member: Member) -> None:
+        """End a worker at once; what it has not started goes to others."""
+        member.leaving = True
+        self._engine.kill(member.number)
 
     def finished_chunk(self, member: Member) -> None:
         if member.leaving and not member.flights:

@@ -35,12 +35,9 @@ from shoal.shape.pool.ready import ReadyQueue
 from shoal.shape.pool.recording import Recording
 from shoal.shape.pool.supply import PLENTY, Supply
 from shoal.shape.pool.values import Ended, Guide, Policy, Progress, Source, Watcher, WorkerUse
-from shoal.units import format_seconds
 
 LOOK_S = 0.05
 """How often running items are looked at for timeouts, and watchers are told."""
-IDLE_S = 1.0
-"""A worker with nothing to do this long is let go."""
 
 
 class Pool:
@@ -178,7 +175,7 @@ class Pool:
                 break
             self._feed(member, len(members), now)
         if not self._ready and self._supply.exhausted():
-            self._let_idle_go(members, now)
+            self._crew.let_idle_go(members, now)
 
     def _reorder(self) -> None:
         """Order what waits again when enough was learned since, in proportion to what it costs."""
@@ -201,11 +198,6 @@ class Pool:
         self._flights[item.seq] = flight
         member.flights[item.seq] = flight
         return sent if self._guide is None else self._guide.sent(sent, member.number, member.node)
-
-    def _let_idle_go(self, members: list[Member], now: float) -> None:
-        for member in members:
-            if not member.flights and member.ready_at is not None and now - member.idle_since > IDLE_S:
-                self._crew.dismiss(member)
 
     # Hearing.
 
@@ -245,6 +237,9 @@ class Pool:
         flight = self._flight(event)
         if flight is None:
             return
+        flight.heard = event.at
+        if not event.metrics and event.step is None:
+            return  # A sign of life, and nothing to record.
         self._journal.progressed(event.seq, event.attempt, event.at, event.metrics, event.step)
         self._recording.dirty = True
         why = self._source.progressed(flight.item, event.metrics, event.step)
@@ -260,8 +255,12 @@ class Pool:
         member.idle_since = event.at
         member.work_s += event.outcome.seconds
         member.items += 1
-        self._conclude(flight, event.outcome)
-        self._crew.finished_chunk(member)
+        late = self._policy.timeouts_count_as_crashes and flight.timed_out(event.outcome)
+        self._conclude(flight, event.outcome, crashed=late)
+        if late:
+            self._crew.discard(member)  # What hung may still hang, in a thread or in what it has loaded.
+        else:
+            self._crew.finished_chunk(member)
 
     def _land(self, flight: Flight) -> None:
         del self._flights[flight.item.seq]
@@ -365,17 +364,15 @@ class Pool:
         flight = member.current
         if flight is None or flight.started is None:
             return
-        ran = now - flight.started
-        timeout = self._policy.timeout_s
         if flight.kill_at is not None and now >= flight.kill_at:
             flight.kill_at = now + self._policy.grace_s
             self._engine.kill(member.number)
-        elif flight.cancelled is None and timeout is not None and ran >= timeout:
-            self._cancel(flight, "failed", f"timed out after {format_seconds(timeout)}")
+        elif flight.cancelled is None and (why := flight.overdue(self._policy, now)) is not None:
+            self._cancel(flight, "failed", why)
         elif flight.cancelled is None and self._stopping:
             self._cancel(flight, "stopped", "the run was stopped")
         last = not self._ready and self._supply.exhausted()
-        if ran > STUCK_S and has_too_many(member, self._crew, self._guide, last):
+        if member.ran_s(now) > STUCK_S and has_too_many(member, self._crew, self._guide, last):
             self._crew.recall(member)
 
     def _begin_to_wind_up(self) -> None:

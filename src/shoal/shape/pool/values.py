@@ -23,6 +23,10 @@ class Policy(NamedTuple):
     """How long a finished item may wait until it is durable, together with others."""
     crashes: int | None = None
     """How often an item whose worker died is tried again; None: as often as one that failed."""
+    timeouts_count_as_crashes: bool = False
+    """Whether an item that timed out is tried again as if its worker had died, which is then ended."""
+    timeout_since_report: bool = False
+    """Whether the time that an item may take begins anew with each of its reports."""
     backoff_s: float = 0.2
     """Before the first retry; doubles with each further one."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
@@ -67,6 +69,8 @@ class InferJob(Hooks):
             crashes=limits.retries,
             backoff_s=0.05,  # Several tries go by until an input that kills workers is found out.
             timeout_s=limits.timeout_s,
+            timeouts_count_as_crashes=True,  # One input hangs, and is found like one that kills workers.
+            timeout_since_report=True,  # How long an item takes is for Shoal to choose; that it gets on is not.
             concurrent=limits.concurrent,
             stop_after=limits.stop_after,
         )
@@ -140,7 +144,8 @@ class InferJob(Hooks):
     def begin(self, run: str, home: str, *, resumed: bool) -> None:
         spec, self._run, self._resumed = self.spec, run, resumed
         if resumed:
-            outputs.ensure_ours(spec.output, spec.folder, run, home=address(home, spec.output.path))
+            where = address(home, spec.output.path)
+            outputs.ensure_ours(spec.output, spec.folder, run, home=where, limit=self.limit)
         else:
             outputs.claim(
                 spec.output,
@@ -148,6 +153,7 @@ class InferJob(Hooks):
                 run,
                 address(home, spec.output.path),
                 is_alive=lambda other, where: is_alive(other, where, home),
+                limit=self.limit,
             )
         self._has_output = True
         arguments = {
@@ -253,6 +259,14 @@ class InferJob(Hooks):
 
     def tidy(self) -> None:
         outputs.tidy(self.spec.output, self.spec.folder)
+
+    def apart(self, mark: str) -> Sequence[str]:
+        own = {**asdict(self.spec.output), "path": outputs.beside(self.spec.output.path, mark)}
+        given = {key: value for key, value in own.items() if value is not None}
+        return [f"output={json.dumps(given, ensure_ascii=False)}"]
+
+    def discard(self) -> None:
+        outputs.discard(self.spec.output, self.spec.folder)
 
     def close(self) -> None:
         if self._listing is not None:

@@ -218,3 +218,42 @@ def test_the_output_is_no_home_of_runs(local_output: Output) -> None:
     home = os.path.join(os.path.dirname(local_output.path), ".shoal")
     os.makedirs(home)
     assert find_home(local_output.path, {}) == home
+
+
+def test_a_try_replaces_a_try_and_never_what_a_whole_run_wrote(local_output: Output) -> None:
+    fill(local_output, "a-1", 3)
+    before = sorted(Path(local_output.path).rglob("*"))
+    with pytest.raises(SpecError, match=r"holds what run a-1 wrote, which had no --limit") as caught:
+        claim(local_output, ".", "b-2", "home", is_alive=dead, limit=10)
+    assert "--set output.path=" in str(caught.value.hint)
+    assert sorted(Path(local_output.path).rglob("*")) == before
+    claim(local_output, ".", "c-3", "home", is_alive=dead)
+    with pytest.raises(SpecError, match="holds what run a-1 wrote"):  # c-3 has written nothing yet.
+        claim(local_output, ".", "d-4", "home", is_alive=dead, limit=10)
+
+
+def test_what_a_try_wrote_may_be_replaced_by_anybody(local_output: Output) -> None:
+    claim(local_output, ".", "a-1", "home", is_alive=dead, limit=10)
+    fill(local_output, "a-1", 1)
+    ensure_ours(local_output, ".", "a-1", home="another home")
+    assert json.loads(opened(local_output, ".").read(OWNER))["limit"] == 10
+    claim(local_output, ".", "b-2", "home", is_alive=dead, limit=20)
+    replace(local_output, ".", "b-2")
+    fill(local_output, "b-2", 1)
+    claim(local_output, ".", "c-3", "home", is_alive=dead)
+    replace(local_output, ".", "c-3")
+
+
+def test_a_try_may_have_a_folder_in_which_a_whole_run_wrote_nothing(local_output: Output) -> None:
+    claim(local_output, ".", "a-1", "home", is_alive=dead)
+    claim(local_output, ".", "b-2", "home", is_alive=dead, limit=10)
+    replace(local_output, ".", "b-2")
+    assert owner(local_output, ".") == "b-2"
+
+
+def test_a_try_that_was_killed_before_it_had_its_folder_is_one_when_it_is_resumed(
+    local_output: Output,
+) -> None:
+    ensure_ours(local_output, ".", "a-1", home="home", limit=10)
+    fill(local_output, "a-1", 1)
+    claim(local_output, ".", "b-2", "home", is_alive=dead, limit=10)

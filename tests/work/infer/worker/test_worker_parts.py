@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -12,7 +11,6 @@ from shoal.engine.workers.runner import Failed, NoRoom
 from shoal.engine.workers.stopwatch import Stopwatch
 from shoal.model.tuning import Advice, Heard, Setting, Step
 from shoal.work.infer.base import OutOfMemory, Unreadable, Unusable
-from shoal.work.infer.worker.careful import go_carefully
 from shoal.work.infer.worker.collecting import Collected
 from shoal.work.infer.worker.course import Course
 from shoal.work.infer.worker.holding import Holding
@@ -378,57 +376,6 @@ def test_inputs_read_by_other_threads_give_the_same_rows():
         readers.close()
     assert collected.positions == [n for n in range(100) if n not in (3, 99)]
     assert [position for position, _ in collected.errors] == [3, 99]
-
-
-class Trail:
-    """The crumbs of an item: where earlier attempts ended, and where this one has been."""
-
-    def __init__(self, *ends):
-        self.seen = []
-        self._ends = ends
-
-    def suspects(self, seq):
-        return Counter(self._ends)
-
-    def at(self, seq, attempt, position):
-        self.seen.append(position)
-
-
-def test_attempts_that_ended_by_themselves_are_no_deaths():
-    made, _ = predicting(as_given=Double())
-    intake = Intake(Numbers(6), Prepare(), made.watch)
-    collected = go_carefully(intake, made, GIVEN._replace(batch=1), Trail(-1, -1, 4), 1, 3)
-    assert (collected.positions, collected.errors) == (list(range(6)), [])
-
-
-def test_who_dies_while_the_model_is_loaded_dies_of_no_input():
-    crumbs = Trail()
-
-    class Watched(Models):
-        def load(self, setting, example=None):
-            assert crumbs.seen == []
-            return super().load(setting, example)
-
-    made = Predicting(
-        Holding(Watched(as_given=Double())),
-        Prepare(),
-        finish,
-        Stopwatch(),
-        takes_arrays=False,
-        precision="float32",
-    )
-    go_carefully(Intake(Numbers(3), Prepare(), made.watch), made, GIVEN._replace(batch=1), crumbs, 1, 3)
-    assert crumbs.seen == [0, 1, 2, -1]
-
-
-def test_an_input_at_which_two_workers_died_is_left_out_and_then_one_is_enough_for_others():
-    made, _ = predicting(as_given=Double())
-    crumbs = Trail(2, 2, 4)
-    intake = Intake(Numbers(6), Prepare(), made.watch)
-    collected = go_carefully(intake, made, GIVEN._replace(batch=1), crumbs, 1, 3)
-    assert crumbs.seen == [0, 1, 3, 5, -1]
-    assert collected.positions == [0, 1, 3, 5]
-    assert collected.errors == [(2, "2 workers died of it"), (4, "1 worker died of it")]
 
 
 def test_readers_are_more_when_bytes_are_slow_to_come_and_the_cores_are_idle():

@@ -6,18 +6,23 @@ Knows nothing of models and inputs. Imports pyarrow where it is first needed.
 from __future__ import annotations
 
 from shoal.work.infer.outputs.checking import check_output
-from shoal.work.infer.outputs.crumbs import Crumbs
+from shoal.work.infer.outputs.crumbs import NOWHERE, Crumbs, Ends
 from shoal.work.infer.outputs.finishing import Totals, finish, tidy
 from shoal.work.infer.outputs.owning import claim, ensure_ours, let_go, owner, replace
 from shoal.work.infer.outputs.parts import PartWriter, document_of, facts_of
+from shoal.work.infer.outputs.passing import beside, discard
 from shoal.work.infer.outputs.reading import rows, rows_of_part, table
 
 __all__ = [
+    "NOWHERE",
     "Crumbs",
+    "Ends",
     "PartWriter",
     "Totals",
+    "beside",
     "check_output",
     "claim",
+    "discard",
     "document_of",
     "ensure_ours",
     "facts_of",

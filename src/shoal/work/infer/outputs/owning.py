@@ -39,19 +39,27 @@ class Owner(NamedTuple):
 
     run: str
     home: str
+    limit: int | None = None
+    """How many inputs it takes at most (`--limit`); None for all there are."""
 
 
 def claim(
-    output: Output, folder: str, run: str, home: str, *, is_alive: Callable[[str, str], bool | None]
+    output: Output,
+    folder: str,
+    run: str,
+    home: str,
+    *,
+    is_alive: Callable[[str, str], bool | None],
+    limit: int | None = None,
 ) -> None:
     """Make the folder ours at the beginning of a new run. What an earlier run of Shoal left there stays for now.
 
     `SpecError` for a folder that holds other files, or the parts of a run whose driver is alive, or may be:
-    `is_alive(run, home)` is None where that cannot be seen from here, and the run did not `let_go`. A run may call it
-    again.
+    `is_alive(run, home)` is None where that cannot be seen from here, and the run did not `let_go`. Also where this
+    run has a `limit`, and what is there is of one that had none. A run may call it again.
     """
     storage = opened(output, folder)
-    ours = Owner(run, home)
+    ours = Owner(run, home, limit)
     for _ in range(_TRIES):
         chain = _chain(storage)
         if chain and chain[-1].run == run:
@@ -59,7 +67,9 @@ def claim(
         found = look(storage)
         _refuse_others(storage, found, is_of_shoal=bool(chain))
         if chain:
-            _refuse_the_living(storage, found, chain[-1], is_alive(*chain[-1]))
+            _refuse_the_living(storage, found, chain[-1], is_alive(chain[-1].run, chain[-1].home))
+            if limit is not None:
+                _refuse_to_try_over(storage, found, chain[0])
         key = successor_key(chain[-1].run) if chain else OWNER
         if storage.write_new(key, _encoded(ours)) and chain and _chain(storage)[-1:] != [ours]:
             storage.delete(key)  # Somebody took over and was done before our word came.
@@ -92,7 +102,7 @@ def owner(output: Output, folder: str) -> str | None:
     return None if found is None else found.run
 
 
-def ensure_ours(output: Output, folder: str, run: str, *, home: str = "") -> None:
+def ensure_ours(output: Output, folder: str, run: str, *, home: str = "", limit: int | None = None) -> None:
     """On a resume: `SpecError` if another run has taken the folder since, or somebody else's files are there.
 
     Where nothing is there, it is made ours: the driver may have been killed before it could claim it.
@@ -101,11 +111,11 @@ def ensure_ours(output: Output, folder: str, run: str, *, home: str = "") -> Non
     chain = _chain(storage)
     if not chain:
         _refuse_others(storage, look(storage), is_of_shoal=False)
-        storage.write_new(OWNER, _encoded(Owner(run, home)))
+        storage.write_new(OWNER, _encoded(Owner(run, home, limit)))
     chain = _chain_to(storage, run)
     if home and chain[-1].home != home:  # The run was brought here.
         key = OWNER if len(chain) == 1 else successor_key(chain[-2].run)
-        storage.write(key, _encoded(Owner(run, home)))
+        storage.write(key, _encoded(chain[-1]._replace(home=home)))
     if home:
         storage.delete(ended_key(run))
 
@@ -135,6 +145,16 @@ def _refuse_the_living(storage: Storage, found: Listing, owner: Owner, is_alive:
             f"{storage.url} is the output of run {owner.run} of another machine or folder, which may still be"
             " running.",
             hint=f"Give another output: {_OTHER}. Or, when that run is over, remove what is there, and run it again.",
+        )
+
+
+def _refuse_to_try_over(storage: Storage, found: Listing, owner: Owner) -> None:
+    """A run with a limit is a try. It may replace another try, and not what took a run hours."""
+    if owner.limit is None and (found.parts or found.has_errors):
+        raise SpecError(
+            f"{storage.url} holds what run {owner.run} wrote, which had no --limit. This one has, and would"
+            " replace that.",
+            hint="Give what is only tried an output of its own: --set output.path=FOLDER.",
         )
 
 
@@ -168,15 +188,17 @@ def _chain(storage: Storage) -> list[Owner]:
 def _owner(storage: Storage, key: str) -> Owner | None:
     try:
         document = json.loads(storage.read(key))
-        return Owner(str(document["run"]), str(document["home"]))
+        limit = document.get("limit")
+        return Owner(str(document["run"]), str(document["home"]), None if limit is None else int(limit))
     except NotFound:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SpecError(f"{storage.url}/{key} cannot be read.", hint=_ELSEWHERE) from error
 
 
 def _encoded(owner: Owner) -> bytes:
-    return json.dumps({**owner._asdict(), "name": name_of(owner.run)}).encode()
+    known = {key: value for key, value in owner._asdict().items() if value is not None}
+    return json.dumps({**known, "name": name_of(owner.run)}).encode()
 
 
 def _refuse_others(storage: Storage, found: Listing, *, is_of_shoal: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from shoal.engine.workers.runner import Failed
@@ -39,6 +39,8 @@ class Holding:
         """Seconds of loading since the last item."""
         self.unusable: dict[str, str] = {}
         """Runtimes that failed here, and why. They are not tried again."""
+        self.while_loading: Callable[[], AbstractContextManager[None]] = nullcontext
+        """What goes on while one is loaded."""
 
     def get(self, setting: Setting, example: Callable[[], Any]) -> tuple[str, Predictor]:
         """The model for this setting; where its runtime is of no use, as it was given. Conversions need an example."""
@@ -91,7 +93,8 @@ class Holding:
         found = self._loaded.pop(key, None)
         if found is None:
             began = now()
-            found = self._made(setting, example())
+            with self.while_loading():
+                found = self._made(setting, example())
             self.load_s[setting.runtime] = self.load_s.get(setting.runtime, 0.0) + now() - began
         self._loaded[key] = found
         return found

@@ -34,6 +34,8 @@ class Intake:
         self.read_bytes = 0
         self.waited_s = 0.0
         """How long the asking thread waited for others."""
+        self.is_reading = False
+        """Whether the storage is what is waited for, where one thread reads and prepares."""
         self._prepare = prepare
         self._watch = watch
         self._positions = iter(range(len(opened)))
@@ -102,7 +104,9 @@ class Intake:
             began = now()
             middle = began
             try:
+                self.is_reading = True
                 raw = self.opened.read(position)
+                self.is_reading = False
                 middle = now()
                 size_bytes = len(raw) if isinstance(raw, bytes | str) else 0
                 yield Taken(position, self._prepare.one(raw), size_bytes=size_bytes)

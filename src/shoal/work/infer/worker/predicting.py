@@ -72,9 +72,13 @@ class Predicting:
         self._sentence = None
         self.holding.load_s = {}
 
-    def load(self, setting: Setting) -> None:
-        """Now, and not with the first batch. `setting` is the model as given: others need an example."""
-        self._loaded(setting, None)
+    def load(self, setting: Setting, taken: Sequence[Taken] = ()) -> None:
+        """Now, and not with the first batch. `taken` are an example of one: other runtimes than as-given need it."""
+        try:
+            example = self._prepare.batch([entry.value for entry in taken]) if taken else None
+        except Exception:  # noqa: BLE001 - it is told when these are predicted, as it is theirs
+            return
+        self._loaded(setting, example)
 
     def run(self, setting: Setting, taken: Sequence[Taken], collected: Collected) -> str | None:
         """All of them, in order; which runtime did it. Raises `Failed` when the model cannot be used at all."""

@@ -28,6 +28,7 @@ from shoal.work.infer.worker.course import Course
 from shoal.work.infer.worker.holding import Holding
 from shoal.work.infer.worker.intake import Intake
 from shoal.work.infer.worker.predicting import Predicting
+from shoal.work.infer.worker.pulse import Pulse
 from shoal.work.infer.worker.reading import Readers
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,9 @@ class InferRunner:
         found = specs.loads(text, folder=workload_folder(), label=label, sets=sets, kind="infer")
         assert isinstance(found, Infer)
         sys.setswitchinterval(SWITCH_S)
+        self._timeout_s = found.limits.timeout_s
+        self._chosen = AS_GIVEN if found.tune.runtime == "auto" else found.tune.runtime
+        """What runs the model where nothing is to be found out."""
         self._watch = Stopwatch()
         on_gpu = gpu and found.model.device != "cpu"
         # Nobody else has what its own limit keeps from it; and as many as are given have to do.
@@ -56,7 +60,7 @@ class InferRunner:
         on_torch = on_gpu and found.model.kind == "torchscript"
         self._prepare = preparation(found.preprocess, found.input, on_gpu=on_torch)
         ways = models(found.model, found.folder, cache_folder("models"), gpu=gpu)
-        holding = Holding(ways, pinned=found.tune.runtime not in ("auto", AS_GIVEN))
+        holding = Holding(ways, pinned=self._chosen != AS_GIVEN)
         self._predicting = Predicting(
             holding,
             self._prepare,
@@ -89,7 +93,7 @@ class InferRunner:
         began, busy = now(), busy_s()
         intake = self._begun(work)
         try:
-            collected, heard = self._go(work, intake)
+            collected, heard = self._go(work, intake, Pulse(work, self._timeout_s))
             self._predicting.settle()
         except BaseException:
             intake.give_up()
@@ -103,16 +107,16 @@ class InferRunner:
         )
         return _told(self._write(work, content, intake.opened, collected, facts), heard)
 
-    def _go(self, work: Work, intake: Intake) -> tuple[Collected, Heard]:
+    def _go(self, work: Work, intake: Intake, pulse: Pulse) -> tuple[Collected, Heard]:
         advice = Advice.read(work.params[ADVICE])
+        self._predicting.holding.while_loading = pulse.loading
         self._predicting.to_compare = set(work.params.get(COMPARE, ()))
         self._predicting.others = 0 if self._alone else advice.meant - 1
         if work.counted_attempt >= CAREFULLY_FROM:
-            setting = Setting(AS_GIVEN, 1, advice.steps[-1].setting.threads)
-            return go_carefully(
-                intake, self._predicting, setting, self._writer.crumbs, work.seq, work.attempt
-            ), Heard()
-        return self._course.go(intake, advice, self._read_on(work, intake))
+            setting = Setting(self._chosen, 1, advice.steps[-1].setting.threads)
+            crumbs = self._writer.crumbs
+            return go_carefully(intake, self._predicting, setting, crumbs, work, pulse), Heard()
+        return self._course.go(intake, advice, self._read_on(work, intake, pulse))
 
     def _write(self, work: Work, content: str, opened: Opened, collected: Collected, facts: Facts) -> Facts:
         began = now()
@@ -146,9 +150,10 @@ class InferRunner:
             intake.give_up()
         return Intake(self._open(work.params[LIST]), self._prepare, self._watch)
 
-    def _read_on(self, work: Work, intake: Intake) -> Iterator[None]:
+    def _read_on(self, work: Work, intake: Intake, pulse: Pulse) -> Iterator[None]:
         """Advanced once a batch: when all of this item is being read, the next one's inputs are."""
         while True:
+            pulse.beat()
             setting = Advice.read(work.params[ADVICE]).steps[-1].setting
             executor = self._readers.current
             if executor is not None and intake.all_asked_for:
