@@ -149,7 +149,7 @@ def _best(store: RunStore) -> list[dict[str, Any]]:
 
 def _telling(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], metric: str | None) -> list[str]:
     """What is not empty, and not the same in every row."""
-    wanted = {"item", "state", "seconds", metric}
+    wanted = {"item", "seconds", metric}
     return [
         name
         for name in columns
@@ -230,4 +230,3 @@ class _Seen:
 
     def words(self) -> tuple[str, ...] | None:
         return None if self._numeric else tuple(self._words)
-
