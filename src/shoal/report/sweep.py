@@ -168,7 +168,7 @@ def _strips(trials: Trials, parameter: Parameter) -> Markup:
     at = places.get(word(trials.rows[0].get(parameter.name))) if best is not None else None
     rings = [Ring(best, at, "best")] if at is not None and best is not None else []
     x = _axis(trials, [value for value, _ in points] + [ring.x for ring in rings])
-    y = scales.of_words("", list(places))
+    y = scales.of_words(parameter.name, list(places))
     height = 62 + ROW * max(3, len(places))
     return chart(x, y, [Series("trials", points, titles=titles)], rings=rings, small=True, height=height)
 

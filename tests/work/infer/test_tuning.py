@@ -116,3 +116,21 @@ def test_the_time_left_counts_the_workers_that_are_left():
     both = made.remaining_s()
     made.active("a", 1)
     assert made.remaining_s() == pytest.approx(2 * both, rel=0.01)
+
+
+def test_curves_are_of_the_nodes_that_worked():
+    node = Node("n", 1, 8 * GIB, labels={"tier": "work"})
+    made = tuning([node], learned={"64cpu-512gib": {"points": [], "chosen": {"runtime": "as-given"}}})
+    made.active("n", 1)
+    for seq in range(1, 20):
+        work(made, "n", seq)
+    (kept,) = made.curves().values()
+    assert list(made.curves()) == ["1cpu-8gib"]
+    assert kept["chosen"]["runtime"] == "as-given"
+    assert sum(point["rows"] for point in kept["points"]) > 0
+    assert kept["scaling"] == [[1, 1000.0]]
+
+
+def test_a_session_with_nothing_left_to_do_keeps_the_curves_of_those_before_it():
+    before = {"1cpu-8gib": {"points": [{"batch": 8, "rows": 5}], "chosen": {"runtime": "as-given"}}}
+    assert tuning([], learned=before).curves() == before
