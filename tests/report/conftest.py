@@ -17,40 +17,9 @@ from shoal.store import RunStore
 
 NOW = 1_700_000_000.0
 VOID = ("meta",)
-KNOWN_TAGS = frozenset(
-    (
-        *(
-            "html",
-            "head",
-            "meta",
-            "title",
-            "style",
-            "body",
-            "main",
-            "section",
-            "footer",
-            "details",
-            "summary",
-        ),
-        *(
-            "h1",
-            "h2",
-            "h3",
-            "p",
-            "span",
-            "i",
-            "b",
-            "div",
-            "code",
-            "table",
-            "thead",
-            "tbody",
-            "tr",
-            "th",
-            "td",
-        ),
-        *("svg", "g", "path", "circle", "rect", "text"),
-    )
+KNOWN_TAGS = re.compile(
+    "html|head|meta|title|style|body|main|section|footer|details|summary|h1|h2|h3|p|span|i|b|div|code"
+    "|table|thead|tbody|tr|th|td|svg|g|path|circle|rect|text"
 )
 
 
@@ -70,7 +39,7 @@ class Page(HTMLParser):
             ElementTree.fromstring(drawing)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag in KNOWN_TAGS, f"an element <{tag}>"
+        assert KNOWN_TAGS.fullmatch(tag), f"an element <{tag}>"
         for name, value in attrs:
             assert not name.startswith("on"), f"<{tag} {name}>"
             assert name not in ("src", "href", "style", "srcdoc"), f"<{tag} {name}={value}>"
@@ -92,7 +61,9 @@ class Page(HTMLParser):
 
     def tile(self, label: str) -> str:
         """The figure above this label, at the top of the page."""
-        return self.texts[self.texts.index(label) - 1]
+        found = re.search(rf"<b>([^<]*)</b><span>{re.escape(label)}</span>", self.source)
+        assert found is not None, f"no figure {label!r}"
+        return found[1]
 
     def drawing(self, described: str) -> ElementTree.Element:
         """The one that says this of itself."""

@@ -60,7 +60,8 @@ class NodeUse(NamedTuple):
 
 class Trials(NamedTuple):
     rows: list[dict[str, Any]]
-    """The best ones, best first; the first ones where nothing says what is best."""
+    """The best ones, best first; the first ones where none is best."""
+    is_ranked: bool
     columns: list[str]
     """Of these rows: those that tell something."""
     metric: str | None
@@ -99,9 +100,12 @@ def trials(store: RunStore, began: float) -> Trials:
             sample.add(Trial(row["item"], at - began, value, params))
             ended.append(at - began)
             values.append(value)
-    rows = _best(store)
+    objective = store.info().objective
+    best = store.best(*objective, count=BEST) if objective is not None else []
+    rows = best or list(islice(store.rows(), BEST))
     return Trials(
         rows,
+        bool(best),
         _telling(rows, store.columns(), metric),
         metric,
         goal,
@@ -139,12 +143,6 @@ def _metric(store: RunStore) -> tuple[str | None, str | None]:
         return next((each for each in (f"metric.{name}", name) if each in metrics), None), goal
     first = list(islice(store.rows(DONE), MOST_POINTS))
     return next((each for each in metrics if any(number(row[each]) is not None for row in first)), None), None
-
-
-def _best(store: RunStore) -> list[dict[str, Any]]:
-    objective = store.info().objective
-    found = store.best(*objective, count=BEST) if objective is not None else []
-    return found or list(islice(store.rows(), BEST))
 
 
 def _telling(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], metric: str | None) -> list[str]:
@@ -215,15 +213,18 @@ class _Seen:
     def __init__(self) -> None:
         self._words: dict[str, None] = {}
         self._numeric = True
+        self._low, self._high = math.inf, -math.inf
 
     def add(self, value: Any) -> None:
-        if value is not None and number(value) is None:
+        if (found := number(value)) is not None:
+            self._low, self._high = min(found, self._low), max(found, self._high)
+        elif value is not None:
             self._numeric = False
         if len(self._words) <= MOST_VALUES:
             self._words.setdefault(word(value))
 
     def differs(self) -> bool:
-        return len(self._words) > 1
+        return len(self._words) > 1 or self._low < self._high
 
     def can_be_drawn(self) -> bool:
         return self.differs() and (self._numeric or len(self._words) <= MOST_VALUES)

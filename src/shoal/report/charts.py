@@ -11,7 +11,7 @@ from shoal.report.scales import Axis, linear
 
 WIDTH, HEIGHT = 640, 260
 SMALL_WIDTH, SMALL_HEIGHT = 400, 230
-TOP, RIGHT, BOTTOM = 18, 18, 44
+TOP, RIGHT, BOTTOM = 24, 18, 44
 LETTER = 6.6
 """About how wide a letter is."""
 LONGEST_WORD = 20

@@ -62,7 +62,10 @@ def prediction(found: Overview) -> Markup:
     drawing = charts.span(low / length, middle / length, high / length, info.seconds / length, unit)
     return section(
         "Predicted and actual time",
-        tag("p", f"Predicted {words.prediction(predicted)}, nine times out of ten. {verdict}"),
+        tag(
+            "p",
+            f"Predicted: {words.prediction(predicted)}. That range should hold nine times out of ten. {verdict}",
+        ),
         drawing,
         tag(
             "p",

@@ -9,7 +9,7 @@ from shoal.api.display import words
 from shoal.api.overview import Overview
 from shoal.api.trials import NodeUse, Parameter, Trial, Trials, number, word
 from shoal.report import scales
-from shoal.report.charts import ROW, Box, Ring, Series, boxes, chart
+from shoal.report.charts import BOTTOM, ROW, TOP, Box, Ring, Series, boxes, chart
 from shoal.report.markup import Content, Markup, table, tag
 from shoal.report.scales import Axis
 from shoal.report.sections import cell, section, unit_of
@@ -48,14 +48,11 @@ def _trials(found: Overview) -> Trials:
 
 def _best_value(trials: Trials) -> float | None:
     """What the best trial gave, where something says what is best."""
-    if trials.goal is None or trials.metric is None or not trials.rows:
-        return None
-    return number(trials.rows[0].get(trials.metric)) if trials.leading else None
+    return number(trials.rows[0].get(trials.metric)) if trials.is_ranked and trials.metric else None
 
 
 def _table(found: Overview, trials: Trials) -> Markup:
-    is_ranked = _best_value(trials) is not None
-    title = "The best trials" if is_ranked else "The first trials"
+    title = "The best trials" if trials.is_ranked else "The first trials"
     if not trials.rows:
         return section(title, tag("p", "There are none yet."))
     columns = tuple(trials.columns[:MOST_COLUMNS])
@@ -169,7 +166,7 @@ def _strips(trials: Trials, parameter: Parameter) -> Markup:
     rings = [Ring(best, at, "best")] if at is not None and best is not None else []
     x = _axis(trials, [value for value, _ in points] + [ring.x for ring in rings])
     y = scales.of_words(parameter.name, list(places))
-    height = 62 + ROW * max(3, len(places))
+    height = TOP + BOTTOM + ROW * max(3, len(places))
     return chart(x, y, [Series("trials", points, titles=titles)], rings=rings, small=True, height=height)
 
 

@@ -12,7 +12,7 @@ def document(points):
         "version": 1,
         "load_s": {},
         "points": [{"batch": number + 1, "rows": number % 1000} for number in range(points)],
-        **dict.fromkeys((name for name in KEPT if name != "points"), {}),
+        **{name: {} for name in KEPT if name != "points"},
     }
 
 
