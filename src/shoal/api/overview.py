@@ -24,7 +24,7 @@ ENDED = ("succeeded", "failed", "stopped")
 
 class Reason(NamedTuple):
     why: str
-    count: int
+    items: int
     example: str
     """The first item that it is true of."""
 

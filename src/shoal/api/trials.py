@@ -142,7 +142,9 @@ def _metric(store: RunStore) -> tuple[str | None, str | None]:
         name, goal = objective
         return next((each for each in (f"metric.{name}", name) if each in metrics), None), goal
     first = list(islice(store.rows(DONE), MOST_POINTS))
-    return next((each for each in metrics if any(number(row[each]) is not None for row in first)), None), None
+    return next(
+        (each for each in metrics if any(number(row.get(each)) is not None for row in first)), None
+    ), None
 
 
 def _telling(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], metric: str | None) -> list[str]:
@@ -151,7 +153,7 @@ def _telling(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], metric: 
     return [
         name
         for name in columns
-        if name in wanted or (name != "started" and len({repr(row[name]) for row in rows}) > 1)
+        if name in wanted or (name != "started" and len({repr(row.get(name)) for row in rows}) > 1)
     ]
 
 
@@ -181,8 +183,8 @@ def _nodes(durations: Mapping[str, array[float]]) -> list[NodeUse]:
 
 def _node_use(name: str, seconds: Sequence[float]) -> NodeUse:
     last = len(seconds) - 1
-    quarters = [seconds[round(last * share / 4)] for share in range(5)]
-    return NodeUse(name, len(seconds), *quarters, total_s=math.fsum(seconds))
+    least, quarter, median, three_quarters, most = (seconds[round(last * share / 4)] for share in range(5))
+    return NodeUse(name, len(seconds), least, quarter, median, three_quarters, most, math.fsum(seconds))
 
 
 class _Sample:

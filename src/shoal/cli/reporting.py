@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from shoal.cli.options import run_argument
-from shoal.cli.output import echo
+from shoal.cli.output import echo, echo_bytes
 
 
 @click.command("report")
@@ -23,5 +23,5 @@ def report_command(run: str, printed: bool) -> None:
     if not printed:
         echo(path)
         return
-    with open(path, encoding="utf-8") as file:  # For a run that was detached: the page is wanted elsewhere.
-        echo(file.read(), end="")
+    with open(path, "rb") as file:  # For a run that was detached: the page is wanted elsewhere.
+        echo_bytes(file.read())

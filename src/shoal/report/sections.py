@@ -106,7 +106,7 @@ def failures(found: Overview, what: str) -> Markup:
     reasons, run = found.failures, found.info.run
     if not reasons.shown:
         return Markup()
-    rows: list[tuple[Content, ...]] = [(each.why, f"{each.count:,}", each.example) for each in reasons.shown]
+    rows: list[tuple[Content, ...]] = [(each.why, f"{each.items:,}", each.example) for each in reasons.shown]
     more = f"And {reasons.others:,} more, for other reasons." if reasons.others else None
     example = reasons.shown[0].example
     return section(

@@ -58,7 +58,7 @@ def _table(found: Overview, trials: Trials) -> Markup:
     columns = tuple(trials.columns[:MOST_COLUMNS])
     right = tuple(name for name in columns if _is_numeric(trials.rows, name))
     rows: list[tuple[Content, ...]] = [
-        tuple(_seconds(row[name]) if name == "seconds" else cell(row[name]) for name in columns)
+        tuple(_seconds(row.get(name)) if name == "seconds" else cell(row.get(name)) for name in columns)
         for row in trials.rows
     ]
     hidden = len(trials.columns) - len(columns)
@@ -68,7 +68,7 @@ def _table(found: Overview, trials: Trials) -> Markup:
 
 
 def _is_numeric(rows: Sequence[dict[str, Any]], name: str) -> bool:
-    values = [row[name] for row in rows if row[name] is not None]
+    values = [row[name] for row in rows if row.get(name) is not None]
     return bool(values) and all(number(value) is not None for value in values)
 
 
@@ -155,7 +155,8 @@ def _scatter(trials: Trials, parameter: Parameter) -> Markup:
 def _strips(trials: Trials, parameter: Parameter) -> Markup:
     """A word on each line, and the objective to the right."""
     places = {each: index for index, each in enumerate(parameter.values or ())}
-    points, titles = [], []
+    points: list[tuple[float, float]] = []
+    titles: list[str] = []
     for turn, trial in enumerate(trials.points):
         place = places.get(word(trial.params.get(parameter.name)))
         if place is not None:
