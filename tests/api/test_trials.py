@@ -103,3 +103,13 @@ def test_what_cannot_be_compared_is_not_drawn(store: RunStore) -> None:
     found = trials(store, NOW)
     assert [trial.item for trial in found.points] == ["t0003"]
     assert found.rows[0]["item"] == "t0003"
+
+
+def test_a_parameter_that_differs_is_a_column_though_all_the_best_have_the_same(store: RunStore) -> None:
+    record(
+        store, [({"opt": "adam" if number < 30 else "sgd", "same": 1}, float(number)) for number in range(40)]
+    )
+    found = trials(store, NOW)
+    assert {row["opt"] for row in found.rows} == {"adam"}
+    assert "opt" in found.columns
+    assert "same" not in found.columns

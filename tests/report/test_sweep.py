@@ -150,7 +150,7 @@ def test_a_run_that_goes_on_is_shown_as_it_is(report: Report, make_run: Make) ->
 def test_a_hundred_thousand_trials_make_a_small_page(report: Report, make_run: Make) -> None:
     store = make_run(objective=("loss", "min"))
     count = 100_000
-    names = [f"parameter-{number}" for number in range(12)]
+    names = [f"parameter-{number}" for number in range(8)]
     params = [
         {
             name: (seq * (number + 1)) % 97 if number % 2 else f"word-{seq % 7}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 from hashlib import blake2b
 from itertools import islice
@@ -25,6 +25,7 @@ MOST_VALUES = 20
 MOST_NODES = 30
 BEST = 20
 DONE = ("done", "cached")
+_UNHASHABLE = (list, dict)
 
 
 class Trial(NamedTuple):
@@ -106,7 +107,7 @@ def trials(store: RunStore, began: float) -> Trials:
     return Trials(
         rows,
         bool(best),
-        _telling(rows, store.columns(), metric),
+        _telling(rows, store.columns(), {metric, *(name for name in given if seen[name].differs())}),
         metric,
         goal,
         sample.values(),
@@ -147,9 +148,9 @@ def _metric(store: RunStore) -> tuple[str | None, str | None]:
     ), None
 
 
-def _telling(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], metric: str | None) -> list[str]:
-    """What is not empty, and not the same in every row."""
-    wanted = {"item", "seconds", metric}
+def _telling(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], keep: Set[str | None]) -> list[str]:
+    """What is to be kept, and what is not the same in every row."""
+    wanted = {"item", "seconds", *keep}
     return [
         name
         for name in columns
@@ -216,8 +217,16 @@ class _Seen:
         self._words: dict[str, None] = {}
         self._numeric = True
         self._low, self._high = math.inf, -math.inf
+        self._known: set[tuple[type, Any]] = set()
+        """Values that were looked at: most come again and again."""
 
     def add(self, value: Any) -> None:
+        if isinstance(value, _UNHASHABLE) or (value.__class__, value) not in self._known:
+            self._look(value)
+
+    def _look(self, value: Any) -> None:
+        if len(self._known) < MOST_POINTS and not isinstance(value, _UNHASHABLE):
+            self._known.add((value.__class__, value))
         if (found := number(value)) is not None:
             self._low, self._high = min(found, self._low), max(found, self._high)
         elif value is not None:

@@ -146,13 +146,16 @@ def _steps(frame: Frame, points: Sequence[tuple[float, float]]) -> str:
 
 def _ring(frame: Frame, ring: Ring) -> Markup:
     x, y = frame.across(ring.x), frame.down(ring.y)
-    above = y - 13 if y > TOP + 16 else y + 22
-    near_right = x > frame.left + frame.width - len(ring.label) * LETTER
-    anchor = "end" if near_right else "start" if x < frame.left + 40 else "middle"
+    near_right = x > frame.left + frame.width - len(ring.label) * LETTER - 14
+    if y > TOP + 16:
+        anchor = "end" if near_right else "start" if x < frame.left + 40 else "middle"
+        label = _label(x, y - 13, ring.label, anchor)
+    else:  # There is no room above it.
+        label = _label(x - 13 if near_right else x + 13, y + 5, ring.label, "end" if near_right else "start")
     return tag(
         "g",
         tag("circle", cx=_short(x), cy=_short(y), r=8),
-        _label(x, above, ring.label, anchor),
+        label,
         class_="ring",
     )
 

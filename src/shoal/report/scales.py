@@ -10,8 +10,9 @@ from shoal.units import format_number
 
 MARKS = 5
 """About so many on an axis."""
-WIDE = 50.0
-"""Values that are so many times as large as others are drawn by their logarithms."""
+WIDE, SMALL = 50.0, 0.25
+"""Where some values are so many times as large as others, and half of them are below so much of the largest, they are
+drawn by their logarithms."""
 _LOWEST, _HIGHEST = 1e-250, 1e300
 """What is closer to 0, or further from it, cannot be reckoned with."""
 
@@ -85,10 +86,11 @@ def doubling(label: str, values: Iterable[float]) -> Axis:
 
 
 def of_numbers(label: str, values: Iterable[float]) -> Axis:
-    """By logarithms where values differ by a lot, as learning rates do."""
-    found = _usable(values)
-    wide = bool(found) and min(found) > 0 and max(found) / min(found) >= WIDE
-    return logarithmic(label, found) if wide else linear(label, found)
+    """By logarithms where values differ by a lot and most of them are small, as learning rates do."""
+    found = sorted(_usable(values))
+    wide = bool(found) and found[0] > 0 and found[-1] / found[0] >= WIDE
+    is_small = wide and found[len(found) // 2] < SMALL * found[-1]
+    return logarithmic(label, found) if is_small else linear(label, found)
 
 
 def of_words(label: str, words: Sequence[str]) -> Axis:

@@ -21,7 +21,7 @@ border:1px solid currentColor;color:var(--busy);white-space:nowrap}
 .succeeded{color:var(--good)}.failed,.interrupted{color:var(--bad)}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:10px;margin:20px 0 6px}
 .tile{background:var(--card);border-radius:8px;padding:10px 14px;overflow-wrap:anywhere}
-.tile b{display:block;font-size:1.35em;font-weight:600;line-height:1.3;font-variant-numeric:tabular-nums}
+.tile b{display:block;font-size:1.2em;font-weight:600;line-height:1.4;font-variant-numeric:tabular-nums}
 .tile span{color:var(--faint);font-size:.87em}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:8px 24px}
 svg{display:block;width:100%;max-width:760px;height:auto;overflow:visible}
@@ -41,7 +41,7 @@ circle{fill:currentColor;opacity:.85}
 table{border-collapse:collapse;font-size:.9em;margin:8px 0}
 th,td{text-align:left;padding:5px 14px 5px 0;vertical-align:top;border-bottom:1px solid var(--rule)}
 th{color:var(--faint);font-weight:500;white-space:nowrap}
-td{overflow-wrap:anywhere;font-variant-numeric:tabular-nums}
+td{overflow-wrap:break-word;max-width:44em;font-variant-numeric:tabular-nums}
 .number{text-align:right;white-space:nowrap}
 summary{cursor:pointer;color:var(--faint);margin:8px 0}
 code{font:.92em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}

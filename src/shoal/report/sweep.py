@@ -153,8 +153,9 @@ def _scatter(trials: Trials, parameter: Parameter) -> Markup:
 
 
 def _strips(trials: Trials, parameter: Parameter) -> Markup:
-    """A word on each line, and the objective to the right."""
-    places = {each: index for index, each in enumerate(parameter.values or ())}
+    """A word on each line, the first one on top, and the objective to the right."""
+    from_below = list(reversed(parameter.values or ()))
+    places = {each: index for index, each in enumerate(from_below)}
     points: list[tuple[float, float]] = []
     titles: list[str] = []
     for turn, trial in enumerate(trials.points):
@@ -166,7 +167,7 @@ def _strips(trials: Trials, parameter: Parameter) -> Markup:
     at = places.get(word(trials.rows[0].get(parameter.name))) if best is not None else None
     rings = [Ring(best, at, "best")] if at is not None and best is not None else []
     x = _axis(trials, [value for value, _ in points] + [ring.x for ring in rings])
-    y = scales.of_words(parameter.name, list(places))
+    y = scales.of_words(parameter.name, from_below)
     height = TOP + BOTTOM + ROW * max(3, len(places))
     return chart(x, y, [Series("trials", points, titles=titles)], rings=rings, small=True, height=height)
 
