@@ -75,7 +75,7 @@ _NAMES_THERE = {"resume": "resume_run"}
 
 
 class _Shoal(type(sys)):  # type: ignore[misc]
-    """The package. `plan` is also the name of a layer, whose import must not hide the function."""
+    """The package. `plan` and `report` are also names of layers, whose import must not hide the functions."""
 
     @property
     def plan(self) -> Any:
@@ -84,6 +84,14 @@ class _Shoal(type(sys)):  # type: ignore[misc]
     @plan.setter
     def plan(self, layer: Any) -> None:
         """The import system puts a subpackage here; it finds it again without."""
+
+    @property
+    def report(self) -> Any:
+        return __getattr__("report")
+
+    @report.setter
+    def report(self, layer: Any) -> None:
+        """As with `plan`."""
 
     def __reduce__(self) -> Any:
         """Functions that use `shoal` are sent to workers by value: there it is imported, like any module."""

@@ -218,3 +218,25 @@ def test_who_follows_a_run_reads_logs_on_stderr_and_what_came_of_it_on_stdout(
     assert "trial says" not in done.stdout
     if as_json:
         assert json.loads(done.stdout) == json.loads(ran.stdout)
+
+
+def test_a_report_is_written_where_the_run_is_and_a_copy_is_kept_here(away: Away) -> None:
+    away.keep("t-0001", "running")
+    with away.run() as store:
+        done = away.shoal("report", "t-0001")
+        assert done.returncode == 0, done.stderr
+        copy, there_too = Path(done.stdout.strip()), Path(store.folder, "report.html")
+        assert copy.parent.parent == Path(away.here)
+        assert copy.read_text() == there_too.read_text()
+        assert copy.read_text().startswith("<!DOCTYPE html>")
+        assert [stub.run for stub in kept.stubs(away.here)] == ["t-0001"]
+    kept.forget(away.here, "t-0001")
+    assert not copy.exists()
+
+
+def test_a_report_that_cannot_be_had_is_a_sentence(away: Away) -> None:
+    away.keep("t-0001", "running")
+    os.makedirs(away.home)
+    done = away.shoal("report", "t-0001")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Error: The report could not be had: There is no run 't-0001'")

@@ -37,6 +37,13 @@ def test_help_loads_no_command():
     assert loaded_by(HELP) & modules == set()
 
 
+def test_nothing_of_reports_is_loaded_before_one_is_asked_for():
+    looked = "import shoal.cli; shoal.cli.main(['report', '--help'])"
+    for code in ("import shoal", HELP, looked):
+        assert [name for name in loaded_by(code) if name.startswith("shoal.report")] == []
+    assert loaded_by("import shoal.report.page") & HEAVY == set()
+
+
 def test_a_run_needs_neither_click_nor_rich(tmp_path):
     (tmp_path / "one.yaml").write_text("kind: sweep\ntrials: {grid: {x: [1]}}\nrun: {command: 'true {x}'}\n")
     code = f"""
@@ -78,6 +85,13 @@ def test_the_plan_function_is_not_hidden_by_the_layer_of_that_name():
 
     assert callable(shoal.plan)
     assert "shoal.plan.durations" in sys.modules
+
+
+def test_the_report_function_is_not_hidden_by_the_layer_of_that_name():
+    import shoal.report.scales
+
+    assert "shoal.report.scales" in sys.modules
+    assert shoal.report.__module__ == "shoal.engine.workers.reporting"
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -27,6 +27,8 @@ from shoal.store.stubs import Stub
 THERE = ("python", "-m", "shoal.cluster.agent.there")
 ENDED = ("succeeded", "failed", "stopped")
 ANSWER_S = 20.0
+PAGE = b"<!DOCTYPE html>"
+"""How a report begins; a login shell may print lines of its own before it."""
 BEGIN_S = 3600.0
 
 
@@ -182,6 +184,27 @@ def get(run: str, item: str | None, to: str | None) -> str:
         raise ClusterError(f"The files could not be had: {words[-1] if words else 'the head said nothing'}")
     _unpack(archive, target)
     return target
+
+
+def report(run: str) -> str:
+    """Have the report of a detached run written where it is, and bring a copy of it; the path of the copy."""
+    provider = _provider(_stub(run).cluster)
+    command = [*THERE, "shoal", provider.detached().key, "report", run, "--print"]
+    done = provider.door().run(command)
+    _, mark, rest = done.output.partition(PAGE)
+    if done.code != 0 or not mark:
+        raise ClusterError(f"The report could not be had: {_said(done.errors)}")
+    try:
+        return kept.keep_report(_home(), run, mark + rest)
+    except OSError as error:
+        raise FileError(f"{error.filename} cannot be written: {error.strerror or error}.") from error
+
+
+def _said(errors: bytes) -> str:
+    """The sentence in what a command on the head said; a login shell may have said more."""
+    lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
+    ours = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
+    return [*lines[-1:], *ours][-1] if lines else "the head said nothing"
 
 
 def _unpack(archive: bytes, target: str) -> None:

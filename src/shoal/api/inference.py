@@ -59,6 +59,16 @@ def decisions(store: RunStore) -> list[dict[str, Any]]:
     return found
 
 
+def so_far(store: RunStore, seconds: float) -> dict[str, Any]:
+    """What the items that are done come to, as the document of a run whose session has not summed it up."""
+    from shoal.work.infer.items import FACTS
+    from shoal.work.infer.outputs import total
+    from shoal.work.infer.summary import summary
+
+    done = (record.metrics.get(FACTS) for record in store.items(("done",)))
+    return summary(total(facts for facts in done if facts), listing_s=0.0, seconds=seconds)
+
+
 def _ensure_there(store: RunStore, spec: Infer) -> None:
     """An output is one run's at a time: rows of another must not be taken for those of this one."""
     from shoal.work.infer import outputs

@@ -20,6 +20,7 @@ COMMANDS = {
     "show": ("looking", "Show one run and its items."),
     "logs": ("keeping", "Print what a run, or one of its items, wrote to its output."),
     "results": ("looking", "Print the results of a run, a row for each item."),
+    "report": ("reporting", "Write a page about a run, with charts, into its folder."),
     "get": ("keeping", "Copy the files that a run, or one of its items, left in SHOAL_ITEM_DIR."),
     "rm": ("keeping", "Delete runs and everything they kept."),
     "cluster": ("clusters", "Bring clusters up and down, and look at them."),

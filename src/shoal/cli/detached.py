@@ -46,6 +46,9 @@ def forward(arguments: Sequence[str], elsewhere: RunElsewhere) -> int:
     if command == "get":
         echo(detaching.get(elsewhere.run, *_get_options(options)))
         return 0
+    if command == "report":
+        echo(detaching.report(elsewhere.run))
+        return 0
     return detaching.attach([command, elsewhere.run, *options], elsewhere.run)
 
 

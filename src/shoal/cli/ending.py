@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shoal.api.display import words
+from shoal.api.display import time_spent, words
 from shoal.cli import tables
 from shoal.cli.output import ReaderGoneError, echo, echo_json, say
 from shoal.spec.cell import RESERVED
@@ -15,14 +15,12 @@ from shoal.units import format_seconds
 
 if TYPE_CHECKING:
     from shoal.api.summary import Summary
-    from shoal.shape.pool import WorkerUse
     from shoal.store import RunStore
 
 ROWS_SHOWN = 20
 RANKED = 50_000
 """Up to so many items the best rows are looked for; beyond, the first ones are shown."""
 FAILURES_SHOWN = 3
-WORKERS_SHOWN = 16
 
 
 class Excerpt(NamedTuple):
@@ -158,36 +156,12 @@ def _workers_used(summary: Summary) -> list[str]:
         return []
     return [
         "Where the time went:",
-        *tables.lines(WORKER_COLUMNS, _workers(summary.workers), indent="  "),
+        *tables.lines(time_spent.COLUMNS, time_spent.rows(summary.workers), indent="  "),
     ]
 
 
 def _about_results(summary: Summary) -> list[str]:
     return [*(f"Note: {note}" for note in summary.notes), f"Results: {summary.results}"]
-
-
-WORKER_COLUMNS = ("worker", "node", "start-up", "work", "idle", "items")
-
-
-def _workers(uses: Sequence[WorkerUse]) -> list[dict[str, Any]]:
-    rows = [_worker(str(n), use.node, [use]) for n, use in enumerate(uses[:WORKERS_SHOWN], 1)]
-    if len(uses) > WORKERS_SHOWN:
-        rest = uses[WORKERS_SHOWN:]
-        rows.append(_worker(f"{len(rest)} more", "", rest))
-    if len(uses) > 1:
-        rows.append(_worker("all", "", uses))
-    return rows
-
-
-def _worker(name: str, node: str, uses: Sequence[WorkerUse]) -> dict[str, Any]:
-    return {
-        "worker": name,
-        "node": node,
-        "start-up": format_seconds(sum(use.startup_s for use in uses)),
-        "work": format_seconds(sum(use.work_s for use in uses)),
-        "idle": format_seconds(sum(use.idle_s for use in uses)),
-        "items": sum(use.items for use in uses),
-    }
 
 
 def _how_it_ended(summary: Summary) -> str:

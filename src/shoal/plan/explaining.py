@@ -159,6 +159,7 @@ def document(known: Knowledge) -> dict[str, Any]:
             {"workers": each.workers, "threads": each.threads, "node_rate": rate}
             for each, rate in sorted(known.arranger.rates.items())
         ],
+        "scaling": sorted([count, rate] for count, rate in known.scaling().items()),
         "usl": None if law is None else law._asdict(),
         "memory": known.memory.document(),
         "load_s": dict(known.load_s),

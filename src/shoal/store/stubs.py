@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from typing import NamedTuple
 
-from shoal.files import write_text
+from shoal.files import write_bytes, write_text
 
 FOLDER = "detached"
 
@@ -49,9 +50,18 @@ def find(home: str, run: str) -> Stub | None:
         return None
 
 
+def keep_report(home: str, run: str, page: bytes) -> str:
+    """A copy of the report of this run; its path."""
+    path = _path(home, run, "html")
+    write_bytes(path, page)
+    return path
+
+
 def forget(home: str, run: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(_path(home, run, "html"))
     os.unlink(_path(home, run))
 
 
-def _path(home: str, run: str) -> str:
-    return os.path.join(home, FOLDER, f"{run}.json")
+def _path(home: str, run: str, ending: str = "json") -> str:
+    return os.path.join(home, FOLDER, f"{run}.{ending}")

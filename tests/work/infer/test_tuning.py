@@ -139,3 +139,21 @@ def test_what_nodes_do_together_is_watched_and_remembered(monkeypatch):
     work(again, "a", 1)
     later = again.learned()["2cpu-8gib"]
     assert (later["nodes"], later["by_nodes"]) == (1, found["by_nodes"])
+
+
+def test_curves_are_of_the_nodes_that_worked():
+    node = Node("n", 1, 8 * GIB, labels={"tier": "work"})
+    made = tuning([node], learned={"64cpu-512gib": {"points": [], "chosen": {"runtime": "as-given"}}})
+    made.active("n", 1)
+    for seq in range(1, 20):
+        work(made, "n", seq)
+    (kept,) = made.curves().values()
+    assert list(made.curves()) == ["1cpu-8gib"]
+    assert kept["chosen"]["runtime"] == "as-given"
+    assert sum(point["rows"] for point in kept["points"]) > 0
+    assert kept["scaling"] == [[1, 1000.0]]
+
+
+def test_a_session_with_nothing_left_to_do_keeps_the_curves_of_those_before_it():
+    before = {"1cpu-8gib": {"points": [{"batch": 8, "rows": 5}], "chosen": {"runtime": "as-given"}}}
+    assert tuning([], learned=before).curves() == before

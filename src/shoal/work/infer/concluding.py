@@ -38,6 +38,7 @@ def conclude(
         seconds=seconds,
         runtime=tuning.runtime(),
         decisions=[decision._asdict() for decision in tuning.decisions()],
+        curves=tuning.curves(),
     )
     document["phase_seconds"]["listing"] = listing.seconds()
     return Conclusion(

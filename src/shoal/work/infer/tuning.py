@@ -13,6 +13,7 @@ from shoal.model.tuning import AS_GIVEN, Heard, Machine, Space
 from shoal.plan.together import Watch
 from shoal.plan.tuning import Tuner
 from shoal.spec import Tune
+from shoal.work.infer.curves import curves
 from shoal.work.infer.items import ADVICE, CAREFULLY_FROM, COMPARE, COUNT
 from shoal.work.job import Learned
 
@@ -152,6 +153,11 @@ class Tuning:
             for kind, tuner in self._tuners.items()
         }
         return {**self._learned, **documents}
+
+    def curves(self) -> dict[str, dict[str, Any]]:
+        """What was measured, to be kept with the run. A session that had nothing to do knows it of earlier ones."""
+        found = self.learned()
+        return curves({kind: found[kind] for kind in self._tuners or found})
 
     def _startup_s(self, tuner: Tuner) -> float:
         """What a run takes besides its inputs: until a worker is there, and has loaded the model."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from shoal.work.infer.outputs.checking import check_output
 from shoal.work.infer.outputs.crumbs import NOWHERE, Crumbs, Ends
-from shoal.work.infer.outputs.finishing import Totals, finish, tidy
+from shoal.work.infer.outputs.finishing import Totals, finish, tidy, total
 from shoal.work.infer.outputs.owning import claim, ensure_ours, let_go, owner, replace
 from shoal.work.infer.outputs.parts import PartWriter, document_of, facts_of
 from shoal.work.infer.outputs.passing import beside, discard
@@ -34,4 +34,5 @@ __all__ = [
     "rows_of_part",
     "table",
     "tidy",
+    "total",
 ]

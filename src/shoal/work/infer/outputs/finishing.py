@@ -76,6 +76,11 @@ def finish(
     return _totals(done, missing, reasons)
 
 
+def total(documents: Iterable[Mapping[str, Any]]) -> Totals:
+    """What items come to by their facts alone, as `document_of` gives them: without a look at the output."""
+    return _totals(dict(enumerate(map(facts_of, documents))), (), Counter())
+
+
 def tidy(output: Output, folder: str) -> None:
     """Once the state of the run is durable: keep what says whose the folder is and what types it has, and no more."""
     storage = opened(output, folder)

@@ -1,0 +1,73 @@
+"""A report as one page: what is at its top and bottom, and the order of its sections. Needs no other file."""
+
+from __future__ import annotations
+
+from shoal import __version__
+from shoal.api.overview import Overview
+from shoal.report import infer, sections, sweep
+from shoal.report.markup import Markup, join, tag
+from shoal.report.style import STYLE
+from shoal.units import format_seconds
+
+BEGINNING = "<!DOCTYPE html>"
+NOTHING_ELSE = "default-src 'none'; style-src 'unsafe-inline'"
+"""The page may load and run nothing: it has to be true even where something was not escaped."""
+
+
+def page(found: Overview) -> str:
+    """The whole page, as the run was when it was looked at."""
+    info = found.info
+    head = join(
+        Markup('<meta charset="utf-8">'),
+        Markup(f'<meta http-equiv="Content-Security-Policy" content="{NOTHING_ELSE}">'),
+        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        tag("title", f"{info.run}: {info.kind}, {info.state}"),
+        tag("style", Markup(STYLE)),
+    )
+    body = tag("main", _top(found), *_sections(found), _bottom(found))
+    return f'{BEGINNING}\n<html lang="en"><head>{head}</head>\n<body>{body}</body></html>\n'
+
+
+def _sections(found: Overview) -> list[Markup]:
+    of_kind = infer.sections(found) if found.inference is not None else sweep.sections(found)
+    what = "items" if found.inference is not None else "trials"
+    return [
+        *of_kind,
+        sections.prediction(found),
+        sections.failures(found, what),
+        sections.workers(found),
+        sections.changes(found),
+        sections.decisions(found),
+    ]
+
+
+def _top(found: Overview) -> Markup:
+    info = found.info
+    entries = infer.tiles(found) if found.inference is not None else sweep.tiles(found)
+    return join(
+        tag("h1", info.run, " ", tag("span", info.state, class_=f"state {info.state}")),
+        tag("p", f"{info.kind} {info.name}, begun {sections.when(info.created)}", class_="about"),
+        _still(found),
+        sections.tiles([*entries, ("took" if found.is_over else "so far", format_seconds(info.seconds))]),
+        sections.notes(found),
+    )
+
+
+def _still(found: Overview) -> Markup:
+    """What has to be known of a run that has not ended."""
+    run, state = found.info.run, found.info.state
+    if found.is_over:
+        return Markup()
+    if state == "interrupted":
+        return tag("p", "Its driver is gone. Go on with: ", tag("code", f"shoal resume {run}"))
+    return tag("p", f"It is {state}: this is how it was at {sections.when(found.at)}.")
+
+
+def _bottom(found: Overview) -> Markup:
+    run = found.info.run
+    return tag(
+        "footer",
+        f"Results: {found.results}. Written by Shoal {__version__} at {sections.when(found.at)}; ",
+        tag("code", f"shoal report {run}"),
+        " writes it anew.",
+    )

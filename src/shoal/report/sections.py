@@ -1,0 +1,148 @@
+"""What a report says of a run of any kind: predicted and actual time, decisions, failures, workers, nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from shoal.api.display import time_spent, words
+from shoal.api.overview import Overview
+from shoal.report import charts
+from shoal.report.markup import Content, Markup, join, table, tag, text
+from shoal.units import format_seconds
+
+LONGEST_WHY = 2000
+LONGEST_CELL = 60
+UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
+
+
+def section(title: str, *content: Content) -> Markup:
+    """A heading with what belongs to it; nothing at all where there is nothing."""
+    told = [each for each in content if each]
+    return tag("section", tag("h2", title), *told) if told else Markup()
+
+
+def tiles(entries: Sequence[tuple[str, Content]]) -> Markup:
+    """The figures that people look for first."""
+    made = [tag("div", tag("b", value), tag("span", label), class_="tile") for label, value in entries]
+    return tag("div", *made, class_="tiles")
+
+
+def when(at: float | None) -> str:
+    return "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def cell(value: Any) -> str:
+    """A value as a table shows it."""
+    return "" if value is None else words.shortened(words.number(value), LONGEST_CELL)
+
+
+def unit_of(seconds: float) -> tuple[float, str]:
+    """The unit in which so many seconds are a number that can be read, and its name."""
+    return next(((length, name) for length, name in UNITS if seconds >= 3 * length), UNITS[-1])
+
+
+def prediction(found: Overview) -> Markup:
+    """What was predicted, and what it came to."""
+    info = found.info
+    predicted = info.predicted_seconds
+    if predicted is None:
+        return Markup()
+    low, middle, high = (float(predicted[name]) for name in ("low", "mid", "high"))
+    took = format_seconds(info.seconds)
+    if not found.is_over:
+        verdict = f"It has taken {took} so far."
+    elif low <= info.seconds <= high:
+        verdict = f"It took {took}: within that range."
+    else:
+        which = "longer" if info.seconds > high else "shorter"
+        verdict = f"It took {took}: {which} than that range."
+    length, unit = unit_of(max(high, info.seconds))
+    drawing = charts.span(low / length, middle / length, high / length, info.seconds / length, unit)
+    return section(
+        "Predicted and actual time",
+        tag(
+            "p",
+            f"Predicted: {words.prediction(predicted)}. That range should hold nine times out of ten. {verdict}",
+        ),
+        drawing,
+        tag(
+            "p",
+            tag("span", tag("i", class_="c0"), "the range, with the most likely time"),
+            tag("span", tag("i", class_="c1"), "what it took"),
+            class_="legend",
+        ),
+    )
+
+
+def decisions(found: Overview) -> Markup:
+    """What was decided before it began and found out while it ran, each with its reason."""
+    planned, learned = map(_decided, (found.decisions, found.found_out))
+    columns = ("what", "choice", "why")
+    return section(
+        "Decisions",
+        tag("h3", "Before it began") if planned and learned else None,
+        table(columns, planned) if planned else None,
+        tag("h3", "Found out while it ran") if learned else None,
+        table(columns, learned) if learned else None,
+    )
+
+
+def _decided(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Content, ...]]:
+    return [
+        (
+            name,
+            words.choice(name, entry.get("choice")),
+            text(str(entry.get("why") or ""), LONGEST_WHY),
+        )
+        for entry in entries
+        if (name := str(entry.get("name") or "?"))
+    ]
+
+
+def failures(found: Overview, what: str) -> Markup:
+    """Why items failed, counted. `what` they are called."""
+    reasons, run = found.failures, found.info.run
+    if not reasons.shown:
+        return Markup()
+    rows: list[tuple[Content, ...]] = [(each.why, f"{each.items:,}", each.example) for each in reasons.shown]
+    more = f"And {reasons.others:,} more, for other reasons." if reasons.others else None
+    example = reasons.shown[0].example
+    return section(
+        f"Why {what} failed",
+        table(("reason", what, "the first"), rows, right=(what,)),
+        tag("p", more) if more else None,
+        tag("p", "What it wrote: ", tag("code", f"shoal logs {run} {example}"), class_="note"),
+    )
+
+
+def workers(found: Overview) -> Markup:
+    """Where the time of the last session's workers went."""
+    if not found.workers:
+        return Markup()
+    uses = time_spent.rows(found.workers)
+    rows: list[tuple[Content, ...]] = [tuple(use[name] for name in time_spent.COLUMNS) for use in uses]
+    return section(
+        "Where the time went",
+        table(time_spent.COLUMNS, rows, right=("start-up", "work", "idle", "items")),
+        tag(
+            "p",
+            "Start-up is what a worker needed until it could take work, work what its items took, idle the rest of its"
+            " life. Of the last session.",
+            class_="note",
+        ),
+    )
+
+
+def changes(found: Overview) -> Markup:
+    """Nodes that came and went."""
+    rows: list[tuple[Content, ...]] = [
+        (when(each.get("at")), each.get("host"), each.get("change"), each.get("why"))
+        for each in found.changes
+    ]
+    return section("Nodes", table(("when", "node", "what", "why"), rows) if rows else None)
+
+
+def notes(found: Overview) -> Markup:
+    return join(*(tag("p", f"Note: {text_of}") for text_of in found.notes))
