@@ -278,7 +278,9 @@ class InferLimits(Limits):
     errors: float = key(
         SHARE, "The share of inputs that may be unreadable before the run counts as failed.", default=0.0
     )
-    retries: int = key(Whole(0), "How often an item whose worker died is tried again.", default=8)
+    retries: int = key(
+        Whole(0), "How often an item whose worker died, or that timed out, is tried again.", default=8
+    )
     stop_after: int | None = key(
         Whole(1),
         "Stop the run early after this many failed items; without it, 3, or one more than failures allows.",
