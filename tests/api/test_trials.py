@@ -50,6 +50,8 @@ def test_of_many_trials_every_value_of_a_grid_is_drawn_alike(store: RunStore, pe
     counts = Counter(trial.params["x"] for trial in found.points)
     assert len(counts) == period
     assert min(counts.values()) > 0.6 * MOST_POINTS / period
+    late = sum(int(trial.item[1:]) > 4000 for trial in found.points)
+    assert 0.4 < late / MOST_POINTS < 0.6
     assert found.points == trials(store, NOW).points, "the same ones each time"
 
 

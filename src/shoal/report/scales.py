@@ -52,7 +52,10 @@ def linear(label: str, values: Iterable[float], *, from_zero: bool = False, leas
     marks = (low + step * number for number in range(count + 1))
     digits = max(0, -math.floor(math.log10(step)))
     return Axis(
-        label, low, high, tuple(Mark((each - low) / (high - low), _told(each, digits)) for each in marks)
+        label,
+        low,
+        high,
+        tuple(Mark(_position(each, low, high, False), _told(each, digits)) for each in marks),
     )
 
 
