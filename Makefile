@@ -49,7 +49,7 @@ bench: $(READY_TO_TEST)
 	    else echo "Left out: bench/ray.py. It needs: $(BIN)/pip install --editable '.[bench]'"; fi
 
 bench-infer: $(READY_TO_TEST)
-	$(PIP) --editable '.[test-all]'
+	$(PIP) --editable '.[test-all,bench-spark]'
 	$(BIN)/python bench/infer.py --point-seconds 2
 
 lint: $(READY_TO_TEST)

@@ -102,7 +102,8 @@ def best_other(ground: Ground) -> tuple[Ran | None, list[Ran]]:
     for what in ("Daft", "PySpark"):
         absent = missing(what)
         if absent:
-            ground.say(f"{what} is left out: {', '.join(absent)} not installed")
+            extra = "bench-spark" if what == "PySpark" else "bench"
+            ground.say(f"{what} is left out: {', '.join(absent)} not installed; pip install '.[{extra}]'")
             continue
         workers = sorted({1, ground.cpus})
         grid = [Setting(batch, count) for batch, count in product(ground.sizes.rival_batches, workers)]
