@@ -10,47 +10,12 @@ from typing import Any
 
 import pytest
 
-MODEL = """\
-import os
-import time
-
-class Loud:
-    def __call__(self, batch):
-        return [{"said": text.upper()} for text in batch]
-
-class Mortal:
-    # Dies of four of the twelve lines.
-    def __call__(self, batch):
-        if {"word1", "word4", "word7", "word10"} & set(batch):
-            os._exit(1)
-        return [{"said": text.upper()} for text in batch]
-
-class Patient:
-    # Waits for somebody to say go.
-    def __call__(self, batch):
-        while not os.path.exists(os.path.join(os.path.dirname(__file__), "go")):
-            time.sleep(0.05)
-        return [{"said": text.upper()} for text in batch]
-
-class Broken:
-    def __call__(self, batch):
-        raise RuntimeError("no voice")
-"""
-WORKLOAD = """\
-kind: infer
-name: loud
-input: {text: lines.txt}
-model: {function: "loud:Loud"}
-output: out/
-tune: {item: 3}
-"""
+from cli.loud import write_loud
 
 
 @pytest.fixture(autouse=True)
 def _workload(tmp_path: Path) -> None:
-    (tmp_path / "loud.py").write_text(MODEL)
-    (tmp_path / "loud.yaml").write_text(WORKLOAD)
-    (tmp_path / "lines.txt").write_text("".join(f"word{number}\n" for number in range(12)))
+    write_loud(tmp_path)
 
 
 def test_an_inference_ends_with_its_first_rows_and_what_was_chosen(shoal: Callable[..., Any]) -> None:

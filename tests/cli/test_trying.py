@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cli.loud import write_loud
 from shoal.api import workloads
 from shoal.api.display.board import Board
 from shoal.api.inference import inputs_before
@@ -18,33 +19,10 @@ from shoal.api.running import new_session, resume
 from shoal.api.session import Session
 from shoal.cluster.here import Here
 
-MODEL = """\
-import time
-
-class Loud:
-    def __call__(self, batch):
-        return [{"said": text.upper()} for text in batch]
-
-class Slow(Loud):
-    def __call__(self, batch):
-        time.sleep(0.4)
-        return super().__call__(batch)
-"""
-WORKLOAD = """\
-kind: infer
-name: loud
-input: {text: lines.txt}
-model: {function: "loud:Loud"}
-output: out/
-tune: {item: 3}
-"""
-
 
 @pytest.fixture(autouse=True)
 def _workload(tmp_path: Path) -> None:
-    (tmp_path / "loud.py").write_text(MODEL)
-    (tmp_path / "loud.yaml").write_text(WORKLOAD)
-    (tmp_path / "lines.txt").write_text("".join(f"word{number}\n" for number in range(12)))
+    write_loud(tmp_path)
 
 
 def test_a_run_with_a_limit_does_not_replace_what_a_whole_run_wrote(
