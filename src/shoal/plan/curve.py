@@ -178,9 +178,6 @@ class Curve:
             )
             self._totals[Point(setting, int(entry["workers"]))] = totals
 
-    def __len__(self) -> int:
-        return len(self._samples)
-
 
 def _estimate(samples: list[Sample]) -> Estimate:
     """By what is in the middle; a measurement that was cut short counts for less."""

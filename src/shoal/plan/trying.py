@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection
 
 from shoal.model.tuning import Setting
-from shoal.plan import batching, explaining, gains, usl
+from shoal.plan import batching, explaining, gains
 from shoal.plan.arranging import Arrangement
 from shoal.plan.curve import Estimate
 from shoal.plan.knowledge import Knowledge
@@ -114,10 +114,9 @@ def _against(
         return f"only {alive} worker{' is' if alive == 1 else 's are'} there"
     if not known.memory.holds(setting.runtime, setting.batch, candidate.workers):
         return "memory does not suffice"
-    if known.on_gpu and law is not None and len(known.scaling()) > 1 and more > 0:
-        gain = law.gain(current.workers, more)
-        if gain < usl.PAYS:
-            return f"{more} more would gain {gain:.1%}, by the law of scalability"
+    is_fitted = len(known.scaling()) > 1
+    if known.on_gpu and law is not None and is_fitted and more > 0 and not law.pays(current.workers, more):
+        return f"{more} more would gain {law.gain(current.workers, more):.1%}, by the law of scalability"
     same = candidate.threads == current.threads
     busy = known.at_work() * current.threads
     guess = gains.arrangement(same=same, gpu=known.on_gpu, cores=candidate.workers * candidate.threads / busy)

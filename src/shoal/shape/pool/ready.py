@@ -68,7 +68,3 @@ class ReadyQueue:
     def reorder(self) -> None:
         self._heap = [(-(self._expect(item) or 0.0), item.seq, item) for _, _, item in self._heap]
         heapq.heapify(self._heap)
-
-    def clear(self) -> None:
-        self._heap.clear()
-        self._delayed.clear()
