@@ -45,8 +45,9 @@ def read(folder: str, endpoint: str | None = None) -> tuple[list[Row], list[Row]
     rows: dict[bool, list[Row]] = {True: [], False: []}
     for entry in sorted(entries):
         if entry.key.endswith(".parquet"):
-            table = pyarrow.parquet.read_table(io.BytesIO(storage.read(entry.key)))
-            rows[entry.key == "errors.parquet"] += table.to_pylist()
+            # Not `read_table`: it leaves threads behind that may end the interpreter with an abort.
+            with pyarrow.parquet.ParquetFile(io.BytesIO(storage.read(entry.key))) as file:
+                rows[entry.key == "errors.parquet"] += file.read().to_pylist()
     return rows[False], rows[True]
 
 

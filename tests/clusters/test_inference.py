@@ -46,8 +46,8 @@ from pyarrow import parquet
 from shoal.files import open_storage
 storage, rows = open_storage("s3://{BUCKET}/out"), []
 for entry in storage.list():
-    with storage.open(entry.key) as file:
-        table = parquet.read_table(file)
+    with storage.open(entry.key) as opened, parquet.ParquetFile(opened) as file:
+        table = file.read()
     rows += [] if entry.key == "errors.parquet" else table.column("square").to_pylist()
 print(json.dumps(rows))
 """

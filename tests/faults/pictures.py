@@ -162,8 +162,8 @@ def output(path: str | Path, endpoint: str | None = None) -> Output:
     errors: dict[str, str] = {}
     parts = 0
     for entry in storage.list():
-        with storage.open(entry.key) as file:
-            table = parquet.read_table(file).to_pylist()
+        with storage.open(entry.key) as opened, parquet.ParquetFile(opened) as file:
+            table = file.read().to_pylist()
         if entry.key == "errors.parquet":
             errors = {row["path"]: row["reason"] for row in table}
             assert len(errors) == len(table), "an error is there twice"
