@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from plan.simulated import GIB, Node, Surface, compare, contended, gpu, resnet, tiny
+from plan.simulated import ALONE, GIB, Node, Surface, alone, compare, contended, gpu, h200, resnet, tiny
 from shoal.model.tuning import Heard
 from shoal.plan.tuning import Tuner
 from shoal.plan.usl import Usl
@@ -42,6 +42,16 @@ def test_the_same_holds_for_a_gpu_that_many_workers_have_to_decode_for() -> None
         assert result.regret <= 0.15  # The workers come one step after the other, and each has to load.
         assert result.choice >= 0.95
         assert result.tuner.chosen()[1] == 16
+
+
+def test_a_gpu_is_used_well_although_its_cores_cannot_keep_it_busy() -> None:
+    results = [compare(h200(), seed, best_s=45.0) for seed in range(6)]
+    for result in results:
+        setting, workers = result.tuner.chosen()
+        assert alone(setting.batch) >= 0.95 * max(ALONE.values())
+        assert workers == 16
+        assert result.choice >= 0.95
+        assert result.regret <= 0.05
 
 
 @pytest.mark.parametrize("item_s", [2.0, 10.0])

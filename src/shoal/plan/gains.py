@@ -35,7 +35,7 @@ LOAD_S = 4.0
 """What loading a runtime takes, before it is known."""
 FEWER_WORKERS = Guess(0.95, 0.15)
 """What half the workers with twice the threads do on processors."""
-OTHER_WORKERS = Guess(1.1, 0.4)
+MORE_AT_A_GPU, FEWER_AT_A_GPU = Guess(1.1, 0.4), Guess(0.97, 0.15)
 """The same for twice or half the workers at a GPU."""
 AS_MANY = Guess(1.0, 0.05)
 RELOAD = 1 / 5
@@ -47,13 +47,13 @@ def runtime(name: str, *, gpu: bool) -> Guess:
     return ON_GPU if gpu else RUNTIMES.get(name, OTHER)
 
 
-def arrangement(*, same: bool, gpu: bool, cores: float = 1.0) -> Guess:
+def arrangement(*, fewer: bool, same: bool, gpu: bool, cores: float = 1.0) -> Guess:
     """What another number of workers may do; with the `same` threads, fewer are tried where they promise as much.
 
     `cores` is how many times as many cores it has use for: more than 1 where some are idle for want of workers.
     """
     if gpu:
-        return OTHER_WORKERS
+        return FEWER_AT_A_GPU if fewer else MORE_AT_A_GPU
     guess = AS_MANY if same else FEWER_WORKERS
     return guess._replace(middle=guess.middle * math.sqrt(max(1.0, cores)))
 
@@ -85,9 +85,9 @@ class Doubt(NamedTuple):
         return (gained - lost / self.workers) / len(factors)
 
 
-def arrangement_s(guess: Guess, left_s: float, trial_s: float, load_s: float) -> float:
-    """Seconds that trying another number of workers saves on average."""
-    factors = guess.factors()
+def arrangement_s(guess: Guess, most: float, left_s: float, trial_s: float, load_s: float) -> float:
+    """Seconds that trying another number of workers saves on average; it is at `most` so many times as fast."""
+    factors = [min(most, factor) for factor in guess.factors()]
     gained = sum(max(0.0, left_s * (1 - 1 / factor)) for factor in factors)
     lost = sum(trial_s * max(0.0, 1 - factor) for factor in factors)
     return (gained - lost) / len(factors) - load_s

@@ -22,6 +22,9 @@ LONGEST_S, FEW = 2.0, 4
 """A batch should take no longer than this, unless it has only a few inputs: measuring it would take too long."""
 PARABOLA = 2.0
 """What a batch's neighbours count against measurements of the batch itself."""
+LEAN, LEAN_S = 0.02, 0.25
+"""At a GPU twice the batch may cost so much: it keeps the GPU busy for less time, which is not seen where workers wait
+for their cores. Up to batches that take a worker so long; larger ones would make the run end unevenly."""
 WORTH_LOADING, WORTH_LOADING_AT_ONCE = 0.02, 0.1
 """What another runtime must gain: once that is sure, and after a first look."""
 SURE = 2.0
@@ -69,7 +72,11 @@ class Knowledge:
 
     def estimate(self, setting: Setting) -> Estimate | None:
         """Of a setting, with the workers as they are arranged."""
-        return self.curve.estimate(setting, self.at_work())
+        found = self.curve.estimate(setting, self.at_work())
+        if found is None or not self.on_gpu:
+            return found
+        doublings = math.log2(max(1.0, min(setting.batch, LEAN_S * found.rate)))
+        return found._replace(score=found.score * (1 + LEAN * doublings))
 
     def at_work(self) -> int:
         """How many workers a node has at the chosen point: perhaps there are fewer than it is meant for."""

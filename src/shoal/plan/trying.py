@@ -16,6 +16,8 @@ from shoal.plan.knowledge import Knowledge
 
 TRIAL_ITEMS = 2
 """How many items' time an arrangement takes to be measured."""
+CROWDED = 1 / 3
+"""Before that, some workers do an item with twice the threads while the others go on: what that costs of its time."""
 
 
 def runtime(
@@ -119,8 +121,17 @@ def _against(
         return f"{more} more would gain {law.gain(current.workers, more):.1%}, by the law of scalability"
     same = candidate.threads == current.threads
     busy = known.at_work() * current.threads
-    guess = gains.arrangement(same=same, gpu=known.on_gpu, cores=candidate.workers * candidate.threads / busy)
+    cores = candidate.workers * candidate.threads / busy
+    guess = gains.arrangement(fewer=more < 0, same=same, gpu=known.on_gpu, cores=cores)
     share = 0.0 if same else gains.RELOAD * min(1.0, candidate.workers / current.workers)
-    load_s = share * known.load_s.get(setting.runtime, 0.0)
-    benefit_s = gains.arrangement_s(guess, left_s, TRIAL_ITEMS * item_s, load_s)
+    load_s = share * known.load_s.get(setting.runtime, 0.0) + (0.0 if same or more > 0 else CROWDED * item_s)
+    benefit_s = gains.arrangement_s(guess, _most(known, more), left_s, TRIAL_ITEMS * item_s, load_s)
     return None if benefit_s > 0 else explaining.not_worth(benefit_s, left_s)
+
+
+def _most(known: Knowledge, more: int) -> float:
+    """How many times as fast so many more workers can be: fewer of them at a GPU save no more than waiting for it."""
+    now = known.estimate(known.chosen)
+    if more >= 0 or not known.on_gpu or now is None:
+        return math.inf
+    return 1 / max(1e-3, 1 - now.predicting)
