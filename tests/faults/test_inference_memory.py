@@ -167,9 +167,11 @@ def test_workers_for_which_there_is_no_room_leave_the_work_to_the_others(place):
     assert (ended["infer"]["rows"], ended["infer"]["errors"]) == (200, 0)
     [workers] = [each for each in ended["infer"]["decisions"] if each["name"] == "workers"]
     assert workers["choice"] == 1
-    refused = place.shoal("run", inference(place, tune={"workers": 2}, output="other/", **changed), code=1)
-    said = " ".join((refused.stdout + refused.stderr).split())
-    assert "Memory did not suffice to load mine:Model: run fewer workers at once" in said
+    given = inference(place, tune={"item": 10, "workers": 2}, output="other/", **changed)
+    ended = place.json("run", given, "--json")
+    assert (ended["infer"]["rows"], ended["infer"]["errors"]) == (200, 0)
+    [workers] = [each for each in ended["infer"]["decisions"] if each["name"] == "workers"]
+    assert (workers["choice"], workers["why"]) == (1, "there was not enough memory for the 2 that are given")
 
 
 KILLER = """

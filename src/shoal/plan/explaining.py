@@ -96,6 +96,8 @@ def _arrangements(known: Knowledge) -> str:
 
 
 def _workers(known: Knowledge, workers: int) -> str:
+    if known.space.workers is not None and workers < known.space.workers:
+        return f"there was not enough memory for the {known.space.workers} that are given"
     if known.space.workers is not None:
         absent = 0 < known.present < workers
         return f"given; there were never more than {known.present} at once" if absent else "given"

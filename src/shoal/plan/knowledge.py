@@ -240,8 +240,10 @@ class Knowledge:
     def workers(self) -> int:
         """How many are at work on a node, if so many are alive; fewer where memory does not suffice."""
         wanted = self.arranger.in_effect.workers
-        if self.space.workers is not None:
-            return wanted
+        if (
+            self.space.workers is not None
+        ):  # What is only expected to be too much is tried, as somebody wishes it.
+            return min(wanted, self.memory.most or wanted)
         return self.memory.fitting(self.chosen.runtime, self.space.batch or 1, wanted)
 
     # What was heard.

@@ -75,7 +75,10 @@ class Predictor(Protocol):
         """
 
     def device_bytes(self) -> int:
-        """The most it held on its GPU so far; 0 on a CPU."""
+        """The most it held on its GPU since it last gave something back; 0 on a CPU."""
+
+    def release(self) -> None:
+        """Give back memory that is kept for later batches."""
 
     def close(self) -> None:
         """Give back its memory. May be called twice."""

@@ -54,6 +54,7 @@ class Double:
 
     def __init__(self):
         self.batches = []
+        self.released = 0
         self.closed = False
 
     def inputs(self):
@@ -65,6 +66,9 @@ class Double:
 
     def device_bytes(self):
         return 0
+
+    def release(self):
+        self.released += 1
 
     def close(self):
         self.closed = True
@@ -443,3 +447,14 @@ def test_a_batch_that_the_model_itself_cannot_take_is_not_blamed_on_the_runtime(
     made.run(Setting("openvino", 4, 1), taken(4), collected)
     assert [position for position, _ in collected.errors] == [2]
     assert made.holding.unusable == {}
+
+
+def test_memory_for_batches_that_are_much_larger_is_given_back_once():
+    model = Double()
+    made, _ = predicting(as_given=model)
+    holding = made.holding
+    for batch in (64, 32, 8, 8):
+        holding.expect(batch)
+        made.run(Setting("as-given", batch, 1), taken(batch), Collected())
+        holding.counts("as-given", 1, batch)
+    assert model.released == 1

@@ -58,7 +58,7 @@ class ArrayPredictor(ABC):
         """One batch with the number of rows that the model takes. May raise anything."""
 
     def release(self) -> None:  # noqa: B027 - most have nothing to give back
-        """Give back what is not needed between batches: memory ran out."""
+        """See `Predictor`."""
 
     def advice(self, said: str, batch: Array) -> str:
         """What to change when the library said this about this batch."""

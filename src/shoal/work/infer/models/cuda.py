@@ -9,7 +9,7 @@ CONTEXT_BYTES = 512 << 20
 
 
 def held_bytes(torch: Any) -> int:
-    """The most that this process held on its GPU; 0 where it uses none."""
+    """The most that this process held on its GPU since `give_back`; 0 where it uses none."""
     if not uses_gpu(torch):
         return 0
     return int(torch.cuda.max_memory_reserved()) + CONTEXT_BYTES
@@ -23,3 +23,4 @@ def give_back(torch: Any) -> None:
     """Let others have what torch keeps for later."""
     if uses_gpu(torch):
         torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()

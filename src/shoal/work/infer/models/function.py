@@ -56,7 +56,7 @@ class FunctionPredictor:
         taken: set[str] = set()
         if inspect.isclass(found):
             taken = _taken(found, reference) & set(wishes)
-            with memory_told(_give_back, too_large(reference)):
+            with memory_told(self.release, too_large(reference)):
                 made = found(**{name: wishes[name] for name in taken})
             if not callable(made):
                 raise Failed(
@@ -76,16 +76,21 @@ class FunctionPredictor:
         torch = sys.modules.get("torch")
         if torch is not None and self._threads is not None and torch.get_num_threads() != self._threads:
             torch.set_num_threads(self._threads)
-        with memory_told(_give_back):
+        with memory_told(self.release):
             return self._call(batch)
 
     def device_bytes(self) -> int:
         torch = sys.modules.get("torch")
         return 0 if torch is None else cuda.held_bytes(torch)
 
+    def release(self) -> None:
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            cuda.give_back(torch)
+
     def close(self) -> None:
         self._call = None
-        _give_back()
+        self.release()
 
 
 def _taken(made: type, reference: str) -> set[str]:
@@ -102,9 +107,3 @@ def _taken(made: type, reference: str) -> set[str]:
             " (but device and threads, if it has them). Give them defaults."
         )
     return {one.name for one in named}
-
-
-def _give_back() -> None:
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        cuda.give_back(torch)

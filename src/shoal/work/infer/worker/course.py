@@ -35,6 +35,7 @@ class Course:
         meters: dict[Setting, Meter] = {}
         predicting = self._predicting
         predicting.forget()
+        predicting.holding.expect(max(predicting.largest(step.setting) for step in advice.steps))
         for setting, rows in _steps(advice, len(intake)):
             self._step(setting, rows, intake, collected, meters, after)
         meters = _telling(meters, advice)

@@ -17,6 +17,8 @@ NEW, RESIZED = 2, 1
 
 MOST_HELD = 3
 """Models that a worker holds at the same time, while it is found out which one is best."""
+MUCH_LARGER = 2
+"""Times as large as batches will be: memory that was taken for such a batch is given back."""
 ROOMY_BYTES = 2 << 30
 """A worker that has more than this in memory holds one only."""
 
@@ -35,6 +37,8 @@ class Holding:
         """The one used last comes last."""
         self._warm: dict[tuple[Key, int], int] = {}
         """How many batches of a size a model still has to see before its times count."""
+        self._largest = 0
+        """The largest batch since memory was last given back."""
         self.load_s: dict[str, float] = {}
         """Seconds of loading since the last item."""
         self.unusable: dict[str, str] = {}
@@ -68,6 +72,13 @@ class Holding:
             self._drop(key)
         return bool(others)
 
+    def expect(self, batch: int) -> None:
+        """Batches will be no larger: what the GPU keeps for much larger ones is given to the others."""
+        if self._largest > MUCH_LARGER * batch:
+            for predictor in self._loaded.values():
+                predictor.release()
+            self._largest = batch
+
     def on_gpu(self) -> bool:
         return any(predictor.device == "cuda" for predictor in self._loaded.values())
 
@@ -80,6 +91,7 @@ class Holding:
     def counts(self, runtime: str, threads: int, batch: int) -> bool:
         """Whether the time of a batch of this size, which was just predicted, says how long others will take."""
         model = (runtime, threads)
+        self._largest = max(self._largest, batch)
         is_new = not any(key == model for key, _ in self._warm)
         left = self._warm.get((model, batch), NEW if is_new else RESIZED)
         self._warm[model, batch] = max(0, left - 1)

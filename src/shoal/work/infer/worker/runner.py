@@ -55,8 +55,8 @@ class InferRunner:
         """What runs the model where nothing is to be found out."""
         self._watch = Stopwatch()
         on_gpu = gpu and found.model.device != "cpu"
-        # Nobody else has what its own limit keeps from it; and as many as are given have to do.
-        self._alone = found.tune.workers is not None or (found.resources.memory_bytes and not on_gpu)
+        # Nobody else has what its own limit keeps from it.
+        self._alone = found.resources.memory_bytes is not None and not on_gpu
         on_torch = on_gpu and found.model.kind == "torchscript"
         self._prepare = preparation(found.preprocess, found.input, on_gpu=on_torch)
         ways = models(found.model, found.folder, cache_folder("models"), gpu=gpu)

@@ -1,0 +1,125 @@
+"""Memory of a GPU that workers share: it runs out for batches, for models, because of others, and no row is lost.
+
+The GPU is pretended (see `pretended/`): its memory is counted, and torch raises what it raises for CUDA. All else is
+real: the command, the workers, torch.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import warnings
+from pathlib import Path
+
+import pytest
+
+from faults.pictures import fill, inference, output, workers
+from shoal.plan.memory import MARGIN
+
+pytestmark = pytest.mark.torch
+
+INPUTS = 600
+BROKEN = 1
+CONTEXT, MODEL, EACH = 512, 100, 40
+"""Megabytes of a process, a copy of the model, and each input of a batch."""
+NETWORK = {"model": {"torchscript": "model.pt"}, "limits": {"errors": "1%"}}
+
+
+class Gpu:
+    """One that all processes of a place have."""
+
+    def __init__(self, place, megabytes: int, *, each_s: float = 0.0) -> None:
+        self._bytes = megabytes << 20
+        self.pool = place.folder / "pool.json"
+        self.pool.write_text("{}")
+        pretended = str(Path(__file__).parent / "pretended")
+        tools = place.write("tools/nvidia-smi", f"#!/bin/sh\necho {megabytes}\n")
+        tools.chmod(0o755)
+        search = [pretended, *filter(None, [os.environ.get("PYTHONPATH")])]
+        place.environment |= {
+            "PRETENDED_GPU": str(self.pool),
+            "PRETENDED_GPU_MB": f"{megabytes} {CONTEXT} {MODEL} {EACH}",
+            "PRETENDED_GPU_EACH_S": str(each_s),
+            "CUDA_VISIBLE_DEVICES": "0",
+            "PYTHONPATH": os.pathsep.join(search),
+            "PATH": os.pathsep.join([str(tools.parent), os.environ["PATH"]]),
+        }
+
+    def held(self) -> dict[str, int]:
+        """Bytes by process."""
+        with self.pool.open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            return dict(json.load(file))
+
+    def fill(self) -> None:
+        """Somebody else takes all that is left, for good."""
+        with self.pool.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            held = {pid: size for pid, size in json.load(file).items() if os.path.exists(f"/proc/{pid}")}
+            held[str(os.getpid())] = self._bytes - sum(held.values())
+            file.seek(0)
+            file.truncate()
+            json.dump(held, file)
+
+
+@pytest.fixture
+def network(place):
+    """A place with images and a TorchScript model."""
+    import torch
+
+    class Bright(torch.nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            bright = images.mean((1, 2, 3))
+            return torch.stack([0.5 - bright, bright - 0.5], 1)
+
+    fill(place.folder / "in", INPUTS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript is on its way out.
+        torch.jit.save(torch.jit.script(Bright()), str(place.folder / "model.pt"))
+    return place
+
+
+def decisions(ended) -> dict[str, tuple]:
+    """Each choice, and why."""
+    return {each["name"]: (each["choice"], each["why"]) for each in ended["infer"]["decisions"]}
+
+
+def assert_whole(place, ended) -> None:
+    assert (ended["infer"]["rows"], ended["infer"]["errors"]) == (INPUTS - BROKEN, BROKEN)
+    assert len(output(place.folder / "out").rows) == INPUTS - BROKEN
+
+
+def test_batches_and_workers_that_a_gpu_has_no_memory_for_become_fewer(network):
+    """Four workers are given, and a batch of which the GPU holds half, once."""
+    Gpu(network, CONTEXT + MODEL + 32 * EACH, each_s=0.005)
+    tune = {"batch": 64, "workers": 4, "item": 64}
+    changed = {**NETWORK, "resources": {"cpu": 0.5}}
+    ended = network.json("run", inference(network, tune=tune, **changed), "--json")
+    assert_whole(network, ended)
+    assert 1 <= decisions(ended)["workers"][0] < 4
+    assert decisions(ended)["workers"][1] == "there was not enough memory for the 4 that are given"
+
+
+def test_what_is_found_out_stays_within_the_memory_of_the_gpu(network):
+    Gpu(network, round(2 * (CONTEXT + MODEL + 40 * EACH) / (1 - MARGIN)), each_s=0.001)
+    ended = network.json("run", inference(network, tune={"item": 120}, **NETWORK), "--json")
+    assert_whole(network, ended)
+    batch = decisions(ended)["batch"][0]
+    assert 4 <= batch <= 40, ended["infer"]["decisions"]
+    assert "on a GPU 2 x" in decisions(ended)["memory"][1]
+
+
+def test_a_worker_that_dies_while_others_fill_the_gpu_is_done_without(network):
+    gpu = Gpu(network, 4 * (CONTEXT + MODEL), each_s=0.01)
+    tune = {"batch": 4, "workers": 2, "item": 20}
+    process = network.start("run", inference(network, tune=tune, **NETWORK), "--json")
+    network.until(lambda: len(gpu.held()) == 2, process)
+    [one, _] = workers(network, process.pid)
+    os.kill(one, signal.SIGKILL)
+    network.until(lambda: not os.path.exists(f"/proc/{one}"))
+    gpu.fill()  # Before the next one has imported torch.
+    ended = json.loads(network.end(process, code=0).stdout)
+    assert_whole(network, ended)
+    assert decisions(ended)["workers"][0] == 1
