@@ -91,6 +91,15 @@ def test_items_that_somebody_chose_are_not_cut_smaller_for_more_nodes(tmp_path: 
         assert job.predict(NODE, count, known).mid == pytest.approx(STARTUP_S + 1.0)
 
 
+def test_no_more_workers_count_than_may_be_at_work(tmp_path: Path) -> None:
+    job = job_of(tmp_path, 400_000, "limits: {concurrent: 3}\n")
+    known = learned(job)
+    assert job.predict(NODE, 1, known).mid == pytest.approx(STARTUP_S + 400_000 / (2 * RATE))
+    assert job.predict(NODE, 4, known).mid == pytest.approx(STARTUP_S + 400_000 / (3 * RATE))
+    nodes = [NODE, NODE._replace(host="there")]
+    assert "limits.concurrent allows 3 of 4 workers" in why(job, nodes, known)
+
+
 def test_the_law_over_nodes_bounds_what_more_of_them_do(tmp_path: Path) -> None:
     job = job_of(tmp_path, 400_000)
     known = learned(job, nodes=4, by_nodes={"1": 4000.0, "2": 6000.0, "4": 8000.0})

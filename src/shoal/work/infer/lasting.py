@@ -96,13 +96,16 @@ def _predicted(
 ) -> Outlook:
     """Every node pays for its start at the same time as the others."""
     counts = {kind: count for kind, (_, count) in groups.items()}
-    workers = sum(known[kind].workers * count for kind, count in counts.items())
+    wanted = sum(known[kind].workers * count for kind, count in counts.items())
+    workers = min(wanted, job.policy.concurrent or wanted)
 
     def seconds(rate: float) -> float:
-        return startup_s + work_s(inputs, rate, workers, SHORTEST_S, job.spec.tune.item)
+        return startup_s + work_s(inputs, rate * workers / wanted, workers, SHORTEST_S, job.spec.tune.item)
 
     rate = sum(known[kind].independent(count) for kind, count in counts.items())
     why = "from the rate of the last run, the inputs there are, and what workers took to start"
+    if workers < wanted:
+        why += f"; limits.concurrent allows {workers} of {wanted} workers"
     middle = best = worst = seconds(rate)
     if len(counts) == 1:  # How those of different kinds are in each other's way was never watched.
         ((kind, count),) = counts.items()
