@@ -150,9 +150,8 @@ class Knowledge:
         """Take the best point; whether it is another one. One that is known well yields only to a better one."""
         pairs = {name: found for name in self.usable() if (found := self.best_of(name)) is not None}
         if not pairs:
-            if (
-                self.chosen.runtime not in self.usable()
-            ):  # Nothing else was measured: one of the others will do.
+            if self.chosen.runtime not in self.usable():
+                # Nothing else was measured: one of the others will do.
                 self.chosen = self.setting(self.usable()[0], self.chosen.batch)
             return False
         self._compare(pairs)
@@ -240,9 +239,8 @@ class Knowledge:
     def workers(self) -> int:
         """How many are at work on a node, if so many are alive; fewer where memory does not suffice."""
         wanted = self.arranger.in_effect.workers
-        if (
-            self.space.workers is not None
-        ):  # What is only expected to be too much is tried, as somebody wishes it.
+        if self.space.workers is not None:
+            # What is only expected to be too much is tried all the same: somebody wishes it.
             return min(wanted, self.memory.most or wanted)
         return self.memory.fitting(self.chosen.runtime, self.space.batch or 1, wanted)
 
