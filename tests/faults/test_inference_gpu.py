@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.pictures import fill, inference, output, workers
+from faults.pictures import fill, inference, name_of, output, workers
 from shoal.plan.memory import MARGIN
 
 pytestmark = pytest.mark.torch
@@ -109,6 +109,22 @@ def test_what_is_found_out_stays_within_the_memory_of_the_gpu(network):
     batch = decisions(ended)["batch"][0]
     assert 4 <= batch <= 40, ended["infer"]["decisions"]
     assert "on a GPU 2 x" in decisions(ended)["memory"][1]
+
+
+def test_an_input_that_makes_a_gpu_useless_to_its_process_is_the_only_one_that_is_lost(network):
+    """As an assertion in a kernel does: after it all fails in that process, whatever it is given."""
+    from PIL import Image
+
+    Gpu(network, 4 * (CONTEXT + MODEL + 64 * EACH))
+    white = network.folder / "in" / name_of(300)
+    white.unlink()
+    Image.new("RGB", (24, 24), (255, 255, 255)).save(white)
+    ended = network.json("run", inference(network, tune={"item": 60, "workers": 2}, **NETWORK), "--json")
+    assert (ended["infer"]["rows"], ended["infer"]["errors"]) == (INPUTS - BROKEN - 1, BROKEN + 1)
+    errors = output(network.folder / "out").errors
+    assert [reason for path, reason in errors.items() if path.endswith(name_of(300))] == [
+        "2 workers died of it"
+    ]
 
 
 def test_a_worker_that_dies_while_others_fill_the_gpu_is_done_without(network):

@@ -23,12 +23,32 @@ TOTAL, CONTEXT, MODEL, EACH = (int(size) << 20 for size in os.environ["PRETENDED
 EACH_S = float(os.environ["PRETENDED_GPU_EACH_S"])
 """How long an input takes it."""
 
+WHITE = 0.99
+"""A picture as bright as this makes a kernel fail an assertion."""
+ASSERTION = """\
+CUDA error: device-side assert triggered
+Search for `cudaErrorAssert' in the manual of CUDA for more information.
+CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.
+For debugging consider passing CUDA_LAUNCH_BLOCKING=1
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
+"""
+LATER = "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"
+"""What another call says that comes before the assertion is heard of."""
+
 
 class Allocator:
     """Of one process. `reserved` is what it has taken of the pool; it is given back when asked for, or at its end."""
 
     def __init__(self) -> None:
         self.reserved = self.peak = self.live = 0
+        self.lost = False
+        """After some errors, whatever a process asks of CUDA fails."""
+
+    def answer(self) -> None:
+        if self.lost:
+            import torch
+
+            raise torch.AcceleratorError(ASSERTION)
 
     def hold(self, size: int, thing: Any) -> None:
         """As long as this thing exists."""
@@ -44,6 +64,7 @@ class Allocator:
         self._reserve(CONTEXT + self.live + size)
 
     def empty(self) -> None:
+        self.answer()
         self._reserve(CONTEXT + self.live, shrink=True)
 
     def _reserve(self, size: int, *, shrink: bool = False) -> None:
@@ -81,7 +102,11 @@ def pretend(torch: Any) -> None:
         return module
 
     def called(self: Any, batch: Any) -> Any:
+        allocator.answer()
         allocator.use(EACH * len(batch))
+        if bool((batch.mean((1, 2, 3)) > WHITE).any()):
+            allocator.lost = True
+            raise RuntimeError("The following operation failed in the TorchScript interpreter.\n" + LATER)
         time.sleep(EACH_S * len(batch))  # Other workers go on, as if it was computed elsewhere.
         return call(self, batch)
 
@@ -105,6 +130,7 @@ def pretend(torch: Any) -> None:
         allocator.peak = allocator.reserved
 
     torch.cuda.reset_peak_memory_stats = reset
+    torch.cuda.synchronize = allocator.answer
 
 
 def know(installed: Any) -> None:

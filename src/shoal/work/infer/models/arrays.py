@@ -44,7 +44,7 @@ class ArrayPredictor(ABC):
         self._check(batch)
         with (
             others_told(lambda error: self._refused(self._sentence(error, batch))),
-            memory_told(self.release),
+            memory_told(self.release, check=self.check),
         ):
             found = in_pieces(batch, self._rows(), self.run)
         if len(found) == 1:
@@ -59,6 +59,9 @@ class ArrayPredictor(ABC):
 
     def release(self) -> None:  # noqa: B027 - most have nothing to give back
         """See `Predictor`."""
+
+    def check(self) -> None:  # noqa: B027 - most use no GPU
+        """Raises what the GPU says, where it can no longer be used."""
 
     def advice(self, said: str, batch: Array) -> str:
         """What to change when the library said this about this batch."""

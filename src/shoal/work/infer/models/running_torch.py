@@ -148,6 +148,12 @@ class TorchPredictor(ArrayPredictor):
 
             cuda.give_back(torch)
 
+    def check(self) -> None:
+        if self.device == "cuda":
+            import torch
+
+            cuda.check(torch)
+
     def device_bytes(self) -> int:
         if self.device != "cuda":
             return 0
