@@ -338,6 +338,25 @@ print([name for name in sys.modules if name.startswith("openvino_telemetry") and
     assert (found.stdout.strip(), found.stderr) == ("[]", "")
 
 
+def test_a_gpu_that_torch_cannot_use_says_how_to_do_without(
+    network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container that sees a GPU and has no driver."""
+    from shoal.work.infer.models import installed
+
+    if torch.cuda.is_available():
+        pytest.skip("here it can")
+    monkeypatch.setitem(installed._CUDA_LIBRARIES, "torch", (("__init__.py",),))
+    ways = models(ModelFile(torchscript=network.name), str(network.parent), "", gpu=True)
+    with pytest.raises(Failed, match=r"CUDA.*set model.device: cpu"):
+        ways.load(Setting("as-given", 8, 1))
+
+
+def test_a_traced_model_that_names_its_device_says_what_to_do(network: Path) -> None:
+    said = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+    assert "model.device: cpu" in load(network).advice(said, IMAGES)
+
+
 def test_a_model_that_takes_no_other_layout_gets_a_copy(save: Save) -> None:
     """As pictures come to a GPU: their channels last in memory."""
     from shoal.work.infer.models.running_torch import TorchPredictor, declared

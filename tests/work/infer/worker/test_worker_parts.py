@@ -320,6 +320,17 @@ def test_an_input_that_the_model_cannot_take_is_an_error_and_the_others_have_row
     assert collected.errors == [(2, "the model failed: ValueError: two")]
 
 
+def test_at_a_gpu_one_model_is_held_between_items_whoever_counts_its_memory():
+    class There(Double):
+        device = "cuda"
+
+    holding = Holding(Models(as_given=There(), frozen=There()))
+    for runtime in ("as-given", "frozen"):
+        holding.get(GIVEN._replace(runtime=runtime), lambda: None)
+    holding.let_go()
+    assert [runtime for runtime, _ in holding._loaded] == ["frozen"]
+
+
 def test_a_gpu_that_is_lost_while_outputs_are_fetched_is_no_fault_of_the_inputs():
     class Late(Double):
         def predict(self, batch):

@@ -41,6 +41,8 @@ class ArrayPredictor(ABC):
         return self._tensors
 
     def predict(self, batch: Any) -> Any:
+        if hasattr(batch, "array") and not self.takes_pixels():
+            batch = batch.array()
         self._check(batch)
         with (
             others_told(lambda error: self._refused(self._sentence(error, batch))),
@@ -59,6 +61,10 @@ class ArrayPredictor(ABC):
 
     def release(self) -> None:  # noqa: B027 - most have nothing to give back
         """See `Predictor`."""
+
+    def takes_pixels(self) -> bool:
+        """Whether it does by itself what `images.pixels` leaves to a GPU."""
+        return False
 
     def check(self) -> None:  # noqa: B027 - most use no GPU
         """Raises what the GPU says, where it can no longer be used."""

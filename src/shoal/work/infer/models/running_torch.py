@@ -95,10 +95,8 @@ class TorchPredictor(ArrayPredictor):
             self._takes_any_layout = False
         return self._module(given.contiguous())
 
-    def predict(self, batch: Any) -> Any:
-        if hasattr(batch, "array") and self.device != "cuda":
-            batch = batch.array()
-        return super().predict(batch)
+    def takes_pixels(self) -> bool:
+        return self.device == "cuda"
 
     def _check(self, batch: Any) -> None:
         if not hasattr(batch, "array"):
@@ -138,6 +136,10 @@ class TorchPredictor(ArrayPredictor):
         found = _CHANNELS.search(said)
         if found and found[1] in _MODES:
             return f"Set preprocess.image.mode: {_MODES[found[1]]}."
+        if "tensors to be on the same device" in said:
+            return (
+                "The file names the device that it was made on: export it on a GPU, or set model.device: cpu."
+            )
         if "mat1 and mat2 shapes" in said and batch.ndim == 4:
             return "Set preprocess.image.size to the size that the model was exported with."
         return super().advice(said, batch)

@@ -90,6 +90,8 @@ class TorchScriptModels:
         hint = ""
         if "::" in said and "Unknown builtin op" in said:
             hint = " It needs a library of operators: use model: {function: ...}, a class that imports it."
+        if "CUDA" in said or "NVIDIA driver" in said:
+            hint = " To do without the GPU, set model.device: cpu."
         return Failed(f"model.torchscript: {self._path} cannot be loaded by torch: {said}{hint}")
 
     def _converted(self, setting: Setting, example: Any) -> Predictor:
