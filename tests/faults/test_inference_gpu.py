@@ -35,7 +35,7 @@ class Gpu:
         self.pool = place.folder / "pool.json"
         self.pool.write_text("{}")
         pretended = str(Path(__file__).parent / "pretended")
-        tools = place.write("tools/nvidia-smi", f"#!/bin/sh\necho {megabytes}\n")
+        tools = place.write("tools/nvidia-smi", f"#!/bin/sh\necho GPU-0, {megabytes}\n")
         tools.chmod(0o755)
         search = [pretended, *filter(None, [os.environ.get("PYTHONPATH")])]
         place.environment |= {
