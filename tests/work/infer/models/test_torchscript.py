@@ -176,6 +176,13 @@ def test_a_module_that_was_frozen_before_is_taken(tmp_path: Path, runtime: str) 
     assert load(path, runtime).predict(IMAGES).shape == (5, 2)
 
 
+def test_a_module_that_was_frozen_in_half_precision_gets_what_it_takes(tmp_path: Path) -> None:
+    made = torch.jit.freeze(torch.jit.script(Network().half().eval()))
+    torch.jit.save(made, str(tmp_path / "model.pt"))
+    found = load(tmp_path / "model.pt", precision="float16").predict(IMAGES)
+    assert (found.shape, found.dtype) == ((5, 2), np.float32)
+
+
 def test_what_cannot_be_fused_is_frozen_alone(save: Save) -> None:
     path = save(Pooled())
     assert difference(expected(path), load(path, "frozen", example=IMAGES).predict(IMAGES))[1] is None

@@ -47,12 +47,13 @@ def freeze(module: Any, *, fused: bool) -> Any:
         return torch.jit.optimize_for_inference(module) if fused else module
 
 
-def declared(module: Any) -> list[Tensor]:
-    """Its inputs. TorchScript knows their names, not their shapes; the kind of numbers is that of its weights."""
-    import torch
+def declared(module: Any, precision: str = "float32") -> list[Tensor]:
+    """Its inputs. TorchScript knows their names, not their shapes; the kind of numbers is that of its weights.
 
+    Weights of a module that was frozen before it was saved cannot be seen: there it is what is asked for.
+    """
     weights = [weight.dtype for weight in module.parameters() if weight.is_floating_point()]
-    kind = str(weights[0] if weights else torch.float32).removeprefix("torch.")
+    kind = str(weights[0]).removeprefix("torch.") if weights else precision
     arguments = module.forward.schema.arguments[1:]
     return [Tensor(one.name, None, kind) for one in arguments if not one.has_default_value()]
 

@@ -68,7 +68,7 @@ class TorchScriptModels:
 
         with others_told(self._told):
             module = load_module(self._path, device, self._model.precision)
-        tensors = declared(module)
+        tensors = declared(module, self._model.precision)
 
         def predictor(module: Any) -> Predictor:
             return TorchPredictor(
