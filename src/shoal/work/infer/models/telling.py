@@ -84,7 +84,7 @@ def _ensure_not_lost(error: Exception, check: Callable[[], None] | None) -> None
         try:
             check()
         except Exception as found:  # noqa: BLE001 - libraries raise all sorts of things
-            if is_lost(found):
+            if not is_out_of_memory(found):  # Whatever it is: waiting alone fails.
                 raise lost(found) from None
 
 
