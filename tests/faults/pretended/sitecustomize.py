@@ -1,7 +1,7 @@
 """A GPU that is none, for processes whose PYTHONPATH has this folder: torch computes on processors, and counts memory.
 
-What it pretends is the memory: one pool for all processes, with what each takes for its context, for models and for
-batches, kept by a caching allocator, and errors like those of CUDA. See `gpus.py` beside this folder.
+What it pretends is the memory: one pool for all processes that see the same GPU, with what each takes for its context,
+for models and for batches, kept by a caching allocator, and errors like those of CUDA.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Allocator:
 
     def __init__(self) -> None:
         self.reserved = self.peak = self.live = 0
+        self._pool = f"{POOL}.{os.environ['CUDA_VISIBLE_DEVICES']}"
         self.lost = False
         """After some errors, whatever a process asks of CUDA fails."""
 
@@ -70,7 +71,7 @@ class Allocator:
     def _reserve(self, size: int, *, shrink: bool = False) -> None:
         if size <= self.reserved and not shrink:
             return
-        with open(POOL, "r+", encoding="utf-8") as file:
+        with open(self._pool, "r+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             held = {pid: taken for pid, taken in json.load(file).items() if os.path.exists(f"/proc/{pid}")}
             others = sum(taken for pid, taken in held.items() if pid != str(os.getpid()))
