@@ -359,6 +359,17 @@ def test_a_gpu_that_torch_cannot_use_says_how_to_do_without(
         ways.load(Setting("as-given", 8, 1))
 
 
+def test_a_gpu_that_others_have_filled_is_named_where_the_model_does_not_fit(
+    network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(torch.jit, "load", full)
+    with pytest.raises(OutOfMemory, match=r"GPU has no room.*CUDA out of memory.*nvidia-smi"):
+        load(network)
+
+
 def test_a_traced_model_that_names_its_device_says_what_to_do(network: Path) -> None:
     said = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
     assert "model.device: cpu" in load(network).advice(said, IMAGES)

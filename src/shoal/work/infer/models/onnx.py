@@ -98,7 +98,7 @@ class OnnxModels:
 
     def _told(self, error: Exception) -> Exception:
         if is_out_of_memory(error):
-            return OutOfMemory(too_large(self._path))
+            return OutOfMemory(too_large(self._path, error))
         said = one_line(error)
         if _EXTERNAL.search(str(error)):
             return Failed(

@@ -105,8 +105,13 @@ def unusable(error: Exception, what: str) -> Exception:
     return OutOfMemory(said) if is_out_of_memory(error) else Unusable(f"{what}: {said}")
 
 
-def too_large(model: str) -> str:
+def too_large(model: str, error: Exception | None = None) -> str:
     """The sentence for a model that does not fit even without a batch."""
+    if error is not None and "CUDA" in str(error):
+        return (
+            f"The GPU has no room to load {model} ({one_line(error, most=100)}): see with nvidia-smi who else uses it,"
+            " run fewer workers at once, such as tune: {workers: 1}, or set model.device: cpu."
+        )
     return (
         f"Memory did not suffice to load {model}: run fewer workers at once, such as tune: {{workers: 1}},"
         " or set resources: {memory: ...} to what one needs."

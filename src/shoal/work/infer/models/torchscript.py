@@ -85,7 +85,7 @@ class TorchScriptModels:
 
     def _told(self, error: Exception) -> Exception:
         if is_out_of_memory(error):
-            return OutOfMemory(too_large(self._path))
+            return OutOfMemory(too_large(self._path, error))
         said = one_line(error, first=True)
         hint = ""
         if "::" in said and "Unknown builtin op" in said:
