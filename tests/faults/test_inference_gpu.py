@@ -128,14 +128,16 @@ def test_an_input_that_makes_a_gpu_useless_to_its_process_is_the_only_one_that_i
     ]
 
 
-def test_two_workers_of_a_machine_with_two_gpus_have_one_each(network):
+def test_two_workers_of_a_machine_with_two_gpus_use_both(network):
     """There is a place for two at each of them, and places are given at the first one first."""
-    gpu = Gpu(network, 4 * (CONTEXT + MODEL + 64 * EACH), each_s=0.002, count=2)
+    gpu = Gpu(network, 4 * (CONTEXT + MODEL + 64 * EACH), each_s=0.005, count=2)
     changed = {**NETWORK, "resources": {"cpu": 0.5}}
     workload = inference(network, tune={"workers": 2, "batch": 8, "item": 40}, **changed)
     ended = network.json("run", workload, "--json")
     assert_whole(network, ended)
-    assert [len(gpu.held(number)) for number in range(2)] == [1, 1]
+    assert all(
+        gpu.held(number) for number in range(2)
+    )  # One that was ready sooner may have begun at the first.
 
 
 def test_a_worker_that_dies_while_others_fill_the_gpu_is_done_without(network):
