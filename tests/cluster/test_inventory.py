@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -19,15 +20,85 @@ def test_this_machine_has_what_the_system_says() -> None:
     assert node.host == os.uname().nodename
 
 
-def test_gpus_are_those_that_are_visible(monkeypatch: pytest.MonkeyPatch) -> None:
-    inventory.gpus.cache_clear()
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2,5")
-    assert inventory.gpus() == ("0", "2", "5")
-    assert inventory.this_machine().gpu == 3
-    inventory.gpus.cache_clear()
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+@pytest.fixture
+def asking() -> Iterator[Callable[[], None]]:
+    """Forgets what was found out of the GPUs."""
+
+    def forget() -> None:
+        inventory.gpus.cache_clear()
+        inventory._told.cache_clear()
+
+    forget()
+    yield forget
+    forget()
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"),
+    [
+        ("0,2,5", ("0", "2", "5")),
+        ("GPU-8932f937, MIG-1a2b", ("GPU-8932f937", "MIG-1a2b")),
+        ("-1", ()),
+        ("", ()),
+        ("NoDevFiles", ()),
+        ("1,-1,2", ("1",)),
+    ],
+)
+def test_gpus_are_those_that_are_visible(
+    monkeypatch: pytest.MonkeyPatch, asking: Callable[[], None], visible: str, found: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert inventory.gpus() == found
+    assert inventory.this_machine().gpu == len(found)
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asking: Callable[[], None]) -> Path:
+    """A machine with two GPUs, as far as its driver says, and no tool of NVIDIA's."""
+    for name in ("listed/0000:3b:00.0", "listed/0000:af:00.0", "nodes", "tools"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "nodes" / "nvidiactl").touch()
+    monkeypatch.setattr(inventory, "_LISTED", str(tmp_path / "listed"))
+    monkeypatch.setattr(inventory, "_NODES", str(tmp_path / "nodes"))
+    monkeypatch.setenv("PATH", str(tmp_path / "tools"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return tmp_path
+
+
+def write_tool(driver: Path, *lines: str) -> None:
+    told = "\n".join(lines)
+    tool = driver / "tools" / "nvidia-smi"
+    tool.write_text(f'#!/bin/sh\nwhile read -r line; do echo "$line"; done <<end\n{told}\nend\n')
+    tool.chmod(0o755)
+
+
+def test_a_container_has_the_gpus_that_it_was_given(driver: Path, asking: Callable[[], None]) -> None:
+    """The driver of the machine tells a container of all of them."""
     assert inventory.gpus() == ()
-    inventory.gpus.cache_clear()
+    asking()
+    (driver / "nodes" / "nvidia1").touch()
+    assert inventory.gpus() == ("0",)
+    asking()
+    write_tool(driver, "GPU-a, 81559", "GPU-b, 4096")
+    assert inventory.gpus() == ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("visible", "megabytes"),
+    [(None, 4096), ("0", 4096), ("GPU-a", 81559), ("GPU-b,GPU-a", 4096), ("MIG-1a2b", 0), ("", 0)],
+)
+def test_the_memory_of_gpus_is_that_of_those_that_are_visible(
+    driver: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, megabytes: int
+) -> None:
+    write_tool(driver, "GPU-a1, 81559", "GPU-b2, 4096")
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert inventory.this_machine().gpu_memory_bytes == megabytes << 20
+
+
+def test_memory_that_a_gpu_shares_with_processors_is_not_known(driver: Path) -> None:
+    write_tool(driver, "GPU-a1, [N/A]")
+    assert inventory.this_machine().gpu_memory_bytes == 0
 
 
 def test_virtual_nodes_have_what_the_file_says_and_the_rest_from_this_machine(tmp_path: Path) -> None:

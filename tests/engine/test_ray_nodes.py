@@ -31,6 +31,16 @@ class Trial:
 """
 
 
+def test_items_find_the_libraries_that_their_node_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In many images the driver of a GPU is in a folder that only this variable names."""
+    from shoal.engine.ray.actor import _environment
+
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/usr/local/nvidia/lib64")
+    monkeypatch.setenv("NOT_FOR_ITEMS", "secret")
+    assert _environment()["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib64"
+    assert "NOT_FOR_ITEMS" not in _environment()
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.pictures import fill, inference, output, workers
+from faults.pictures import fill, inference, name_of, output, workers
 from shoal.plan.memory import MARGIN
 
 pytestmark = pytest.mark.torch
@@ -28,34 +28,35 @@ NETWORK = {"model": {"torchscript": "model.pt"}, "limits": {"errors": "1%"}}
 
 
 class Gpu:
-    """One that all processes of a place have."""
+    """One that all processes of a place have, or several of them."""
 
-    def __init__(self, place, megabytes: int, *, each_s: float = 0.0) -> None:
+    def __init__(self, place, megabytes: int, *, each_s: float = 0.0, count: int = 1) -> None:
         self._bytes = megabytes << 20
-        self.pool = place.folder / "pool.json"
-        self.pool.write_text("{}")
+        self.pools = [place.folder / f"pool.{number}" for number in range(count)]
+        for pool in self.pools:
+            pool.write_text("{}")
         pretended = str(Path(__file__).parent / "pretended")
-        tools = place.write("tools/nvidia-smi", f"#!/bin/sh\necho {megabytes}\n")
+        tools = place.write("tools/nvidia-smi", f"#!/bin/sh\necho GPU-0, {megabytes}\n")
         tools.chmod(0o755)
         search = [pretended, *filter(None, [os.environ.get("PYTHONPATH")])]
         place.environment |= {
-            "PRETENDED_GPU": str(self.pool),
+            "PRETENDED_GPU": str(place.folder / "pool"),
             "PRETENDED_GPU_MB": f"{megabytes} {CONTEXT} {MODEL} {EACH}",
             "PRETENDED_GPU_EACH_S": str(each_s),
-            "CUDA_VISIBLE_DEVICES": "0",
+            "CUDA_VISIBLE_DEVICES": ",".join(str(number) for number in range(count)),
             "PYTHONPATH": os.pathsep.join(search),
             "PATH": os.pathsep.join([str(tools.parent), os.environ["PATH"]]),
         }
 
-    def held(self) -> dict[str, int]:
+    def held(self, number: int = 0) -> dict[str, int]:
         """Bytes by process."""
-        with self.pool.open() as file:
+        with self.pools[number].open() as file:
             fcntl.flock(file, fcntl.LOCK_SH)
             return dict(json.load(file))
 
     def fill(self) -> None:
         """Somebody else takes all that is left, for good."""
-        with self.pool.open("r+") as file:
+        with self.pools[0].open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             held = {pid: size for pid, size in json.load(file).items() if os.path.exists(f"/proc/{pid}")}
             held[str(os.getpid())] = self._bytes - sum(held.values())
@@ -109,6 +110,34 @@ def test_what_is_found_out_stays_within_the_memory_of_the_gpu(network):
     batch = decisions(ended)["batch"][0]
     assert 4 <= batch <= 40, ended["infer"]["decisions"]
     assert "on a GPU 2 x" in decisions(ended)["memory"][1]
+
+
+def test_an_input_that_makes_a_gpu_useless_to_its_process_is_the_only_one_that_is_lost(network):
+    """As an assertion in a kernel does: after it all fails in that process, whatever it is given."""
+    from PIL import Image
+
+    Gpu(network, 4 * (CONTEXT + MODEL + 64 * EACH))
+    white = network.folder / "in" / name_of(300)
+    white.unlink()
+    Image.new("RGB", (24, 24), (255, 255, 255)).save(white)
+    ended = network.json("run", inference(network, tune={"item": 60, "workers": 2}, **NETWORK), "--json")
+    assert (ended["infer"]["rows"], ended["infer"]["errors"]) == (INPUTS - BROKEN - 1, BROKEN + 1)
+    errors = output(network.folder / "out").errors
+    assert [reason for path, reason in errors.items() if path.endswith(name_of(300))] == [
+        "2 workers died of it"
+    ]
+
+
+def test_two_workers_of_a_machine_with_two_gpus_use_both(network):
+    """There is a place for two at each of them, and places are given at the first one first."""
+    gpu = Gpu(network, 4 * (CONTEXT + MODEL + 64 * EACH), each_s=0.005, count=2)
+    changed = {**NETWORK, "resources": {"cpu": 0.5}}
+    workload = inference(network, tune={"workers": 2, "batch": 8, "item": 40}, **changed)
+    ended = network.json("run", workload, "--json")
+    assert_whole(network, ended)
+    assert all(
+        gpu.held(number) for number in range(2)
+    )  # One that was ready sooner may have begun at the first.
 
 
 def test_a_worker_that_dies_while_others_fill_the_gpu_is_done_without(network):

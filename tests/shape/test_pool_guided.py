@@ -138,6 +138,21 @@ def test_workers_without_room_go_until_the_others_have_enough_and_nobody_is_blam
     assert guide.causes.count("room") >= 2
 
 
+def test_a_few_workers_of_a_node_are_spread_over_its_gpus() -> None:
+    engine = SimWorld([Node("a", 6, 1 << 30, gpu=2)], lambda *_: Behaviour(1.0)).connect()
+    crew = Crew(engine, Factory("sim:x"), Need(gpu=0.33), None)
+    for number in range(6):  # Places are given on one GPU until it is full.
+        device = str(number // 3)
+        member = Member(number, Place(number, "a", Need(gpu=0.33), (device,)), 0.0)
+        member.ready_at = 0.0
+        crew.members[number] = member
+    assert [member.number for member in at_hand(crew, Guide(active=2))] == [0, 3]
+    crew.members[4].items = 1  # It has loaded what the others would have to load.
+    assert [member.number for member in at_hand(crew, Guide(active=2))] == [4, 0]
+    assert len(at_hand(crew, Guide(active=6))) == 6
+    engine.close()
+
+
 def test_who_is_at_work_counts_until_it_is_gone() -> None:
     """Otherwise another one would load its model beside it."""
     engine = SimWorld([Node("a", 2, 1 << 30)], lambda *_: Behaviour(1.0)).connect()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from functools import cache
+from itertools import takewhile
 
 from shoal.cluster import limits
 from shoal.model import Node
 
 SMI_S = 10.0
+_DEVICE = re.compile(r"\d+|(?:GPU|MIG)-.+")
+_LISTED, _NODES = "/proc/driver/nvidia/gpus", "/dev"
+_NODE = re.compile(r"nvidia\d+")
 
 
 def this_machine() -> Node:
@@ -48,21 +53,36 @@ def memory_bytes() -> int:
 def gpus() -> tuple[str, ...]:
     """The NVIDIA GPUs that are visible here, by the names that CUDA_VISIBLE_DEVICES takes."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return tuple(name for device in visible.split(",") if (name := device.strip()) and name != "-1")
-    if sys.platform != "linux" or not os.path.isdir("/proc/driver/nvidia/gpus"):
+    if visible is not None:  # CUDA leaves out what comes after a name that is none, too.
+        return tuple(takewhile(_DEVICE.fullmatch, (name.strip() for name in visible.split(","))))
+    if sys.platform != "linux" or not os.path.isdir(_LISTED) or not os.listdir(_LISTED):
         return ()
-    return tuple(str(index) for index in range(len(os.listdir("/proc/driver/nvidia/gpus"))))
+    # A container may see there what its machine has, and be given some of it, or nothing.
+    given = len(_told()) or sum(_NODE.fullmatch(name) is not None for name in os.listdir(_NODES))
+    return tuple(str(index) for index in range(given))
+
+
+def gpu_memory_bytes() -> int:
+    """Memory of the smallest GPU that is visible, as NVIDIA's own tool says; 0 where it cannot be known."""
+    names = gpus()
+    if any(name.startswith("MIG-") for name in names):
+        return 0  # It tells what the whole GPU has.
+    told = _told()
+    by_name = [size for uuid, size in told if any(uuid.startswith(name) for name in names)]
+    # It counts in another order than CUDA does.
+    return min(by_name or [size for _, size in told], default=0) << 20
 
 
 @cache
-def gpu_memory_bytes() -> int:
-    """Memory of the smallest GPU here, as NVIDIA's own tool says; 0 where it cannot be asked."""
+def _told() -> tuple[tuple[str, int], ...]:
+    """The name and the megabytes of each GPU that may be used, visible or not; nothing where that cannot be asked."""
     import subprocess
 
-    command = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    command = ["nvidia-smi", "--query-gpu=uuid,memory.total", "--format=csv,noheader,nounits"]
     try:
         told = subprocess.run(command, capture_output=True, text=True, timeout=SMI_S, check=True).stdout
-        return min(int(line) for line in told.split()) << 20
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return 0
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    pairs = [line.split(",") for line in told.splitlines() if line.startswith("GPU-")]
+    # Where it shares the memory of the processors, there is no number.
+    return tuple((uuid, int(size) if size.strip().isdigit() else 0) for uuid, size in pairs)

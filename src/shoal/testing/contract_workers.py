@@ -52,6 +52,15 @@ class WorkerContract(ContractBase):
         assert gone == [("room", "told to leave", (2, 0))]
         assert [event.seq for event in of(ItemEnded, events)] == [1]
 
+    def test_a_worker_that_is_of_no_use_any_more_counts_as_crashed_and_says_why(self, start: Start) -> None:
+        engine = start()
+        worker = self.worker(engine)
+        engine.submit(worker, [item(1), item(2, "break"), item(3)])
+        events = self.collect(engine, lost(worker)) + quiet(engine, self.quiet_s)
+        gone = [(event.cause, event.why, event.running) for event in of(WorkerLost, events)]
+        assert gone == [("crash", "told to break", (2, 0))]
+        assert [event.seq for event in of(ItemEnded, events)] == [1]
+
     def test_a_crash_leaves_other_workers_alone(self, start: Start) -> None:
         engine = start()
         first, second = self.worker(engine), self.worker(engine)

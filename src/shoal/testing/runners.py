@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shoal.engine.workers.runner import Cancelled, NoRoom, Work
+from shoal.engine.workers.runner import Broken, Cancelled, NoRoom, Work
 
 TARGET = "shoal.testing.runners:Scripted"
 
 
 class Scripted:
-    """The item's `do` is one of: sleep, raise, exit, signal, leave, hang, stubborn, report, print, env."""
+    """The item's `do` is one of: sleep, raise, exit, signal, leave, break, hang, stubborn, report, print, env."""
 
     def __init__(self, start_s: float = 0.0, fail_start: bool = False) -> None:
         time.sleep(start_s)
@@ -56,6 +56,12 @@ def _leave(work: Work) -> None:
     """Say that there is no room for this worker."""
     time.sleep(work.params.get("seconds", 0.0))
     raise NoRoom("told to leave")
+
+
+def _break(work: Work) -> None:
+    """Say that this process is of no use any more."""
+    time.sleep(work.params.get("seconds", 0.0))
+    raise Broken("told to break")
 
 
 def _hang(work: Work) -> None:
@@ -103,6 +109,7 @@ _ACTIONS: dict[str, Callable[[Work], Mapping[str, Any] | None]] = {
     "exit": _exit,
     "signal": _signal,
     "leave": _leave,
+    "break": _break,
     "hang": _hang,
     "stubborn": _stubborn,
     "report": _report,

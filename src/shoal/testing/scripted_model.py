@@ -23,6 +23,8 @@ def simulated(factory: Factory, item: Item) -> Behaviour:
             return Behaviour(seconds, crash=True, error=why)
         case "leave":
             return Behaviour(seconds, leaves=True, error="told to leave")
+        case "break":
+            return Behaviour(seconds, crash=True, error="told to break")
         case "hang":
             return Behaviour(seconds, hang=True)
         case "stubborn":

@@ -1,7 +1,7 @@
 """A GPU that is none, for processes whose PYTHONPATH has this folder: torch computes on processors, and counts memory.
 
-What it pretends is the memory: one pool for all processes, with what each takes for its context, for models and for
-batches, kept by a caching allocator, and errors like those of CUDA. See `gpus.py` beside this folder.
+What it pretends is the memory: one pool for all processes that see the same GPU, with what each takes for its context,
+for models and for batches, kept by a caching allocator, and errors like those of CUDA.
 """
 
 from __future__ import annotations
@@ -23,12 +23,33 @@ TOTAL, CONTEXT, MODEL, EACH = (int(size) << 20 for size in os.environ["PRETENDED
 EACH_S = float(os.environ["PRETENDED_GPU_EACH_S"])
 """How long an input takes it."""
 
+WHITE = 0.99
+"""A picture as bright as this makes a kernel fail an assertion."""
+ASSERTION = """\
+CUDA error: device-side assert triggered
+Search for `cudaErrorAssert' in the manual of CUDA for more information.
+CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.
+For debugging consider passing CUDA_LAUNCH_BLOCKING=1
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
+"""
+LATER = "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"
+"""What another call says that comes before the assertion is heard of."""
+
 
 class Allocator:
     """Of one process. `reserved` is what it has taken of the pool; it is given back when asked for, or at its end."""
 
     def __init__(self) -> None:
         self.reserved = self.peak = self.live = 0
+        self._pool = f"{POOL}.{os.environ['CUDA_VISIBLE_DEVICES']}"
+        self.lost = False
+        """After some errors, whatever a process asks of CUDA fails."""
+
+    def answer(self) -> None:
+        if self.lost:
+            import torch
+
+            raise torch.AcceleratorError(ASSERTION)
 
     def hold(self, size: int, thing: Any) -> None:
         """As long as this thing exists."""
@@ -44,12 +65,13 @@ class Allocator:
         self._reserve(CONTEXT + self.live + size)
 
     def empty(self) -> None:
+        self.answer()
         self._reserve(CONTEXT + self.live, shrink=True)
 
     def _reserve(self, size: int, *, shrink: bool = False) -> None:
         if size <= self.reserved and not shrink:
             return
-        with open(POOL, "r+", encoding="utf-8") as file:
+        with open(self._pool, "r+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             held = {pid: taken for pid, taken in json.load(file).items() if os.path.exists(f"/proc/{pid}")}
             others = sum(taken for pid, taken in held.items() if pid != str(os.getpid()))
@@ -81,7 +103,11 @@ def pretend(torch: Any) -> None:
         return module
 
     def called(self: Any, batch: Any) -> Any:
+        allocator.answer()
         allocator.use(EACH * len(batch))
+        if bool((batch.mean((1, 2, 3)) > WHITE).any()):
+            allocator.lost = True
+            raise RuntimeError("The following operation failed in the TorchScript interpreter.\n" + LATER)
         time.sleep(EACH_S * len(batch))  # Other workers go on, as if it was computed elsewhere.
         return call(self, batch)
 
@@ -105,6 +131,7 @@ def pretend(torch: Any) -> None:
         allocator.peak = allocator.reserved
 
     torch.cuda.reset_peak_memory_stats = reset
+    torch.cuda.synchronize = allocator.answer
 
 
 def know(installed: Any) -> None:

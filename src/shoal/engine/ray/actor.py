@@ -47,6 +47,7 @@ KEPT_VARIABLES = (
     "TZ",
     "TMPDIR",
     "PYTHONPATH",
+    "LD_LIBRARY_PATH",  # In many images the driver of a GPU is found by it alone.
 )
 """What items on a cluster get of the environment there; the rest is what the workload's `env:` says."""
 

@@ -15,14 +15,15 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from shoal.engine.workers import messages, reporting
 from shoal.engine.workers.folders import ItemFolder
-from shoal.engine.workers.runner import Cancelled, Failed, NoRoom, Runner, Upcoming, Work
+from shoal.engine.workers.runner import Broken, Cancelled, Failed, NoRoom, Runner, Upcoming, Work
 
 INTERRUPT = getattr(signal, "SIGRTMIN", signal.SIGUSR2) + (5 if hasattr(signal, "SIGRTMIN") else 0)
 ERROR_LENGTH = 2000
+BROKEN_STATUS = 71
 
 
 class Harness:
@@ -174,11 +175,9 @@ class Harness:
             state, why = work.cancelled or ("stopped", "stopped")
             return state, {}, why
         except NoRoom as error:
-            self._interruptible = False
-            if os.getpid() == self._process:
-                _flush()
-                self._emit([messages.leaving(_sentence(error))])
-            os._exit(0)  # At once: what it holds is what the others lack.
+            self._leave(messages.leaving(_sentence(error)), 0)  # What it holds is what the others lack.
+        except Broken as error:
+            self._leave(messages.broken(_sentence(error)), BROKEN_STATUS)
         except BaseException as error:  # noqa: BLE001 - whatever user code raises is a failed item, nothing more
             self._interruptible = False
             if work.cancelled:
@@ -186,6 +185,14 @@ class Harness:
             return "failed", {}, _sentence(error)
         finally:
             self._interruptible = False
+
+    def _leave(self, last: messages.Message, status: int) -> NoReturn:
+        """At once, with these last words."""
+        self._interruptible = False
+        if os.getpid() == self._process:
+            _flush()
+            self._emit([last])
+        os._exit(status)
 
     def _reporter(
         self, seq: int, attempt: int, last: dict[str, Any]
@@ -226,7 +233,7 @@ def _returned(result: object) -> dict[str, Any]:
 
 def _sentence(error: BaseException) -> str:
     """One line for the record; the whole traceback goes to the item's log."""
-    if isinstance(error, Failed | NoRoom):
+    if isinstance(error, Failed | NoRoom | Broken):
         return str(error)[:ERROR_LENGTH]
     with suppress(Exception):  # User code may have closed the stream.
         traceback.print_exception(error)

@@ -43,6 +43,10 @@ def leaving(why: str) -> Message:
     return ["leaving", why]
 
 
+def broken(why: str) -> Message:
+    return ["broken", why]
+
+
 def started(seq: int, attempt: int, at: float, log_start: int) -> Message:
     return ["started", seq, attempt, at, log_start]
 
@@ -86,7 +90,7 @@ def settled(told: Sequence[Message]) -> int:
 
 
 def event(message: Message, worker: int, log_file: str, now: float) -> Event | None:
-    """What the driver hears. None for a message that is no event (`failed`, `leaving`), or not one of ours."""
+    """What the driver hears. None for what is no event (`failed`, `leaving`, `broken`), or not one of ours."""
     kind = message[0]
     if kind == "ended":
         _, seq, attempt, at, state, metrics, error, seconds, log_start, log_end, kept = message

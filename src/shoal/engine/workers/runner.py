@@ -86,5 +86,12 @@ class NoRoom(Exception):  # noqa: N818 - a state, not an error of Shoal
     """
 
 
+class Broken(Exception):  # noqa: N818 - a state, not an error of Shoal
+    """This process is of no use any more, whatever it is given next: it ends as if it had died of its item.
+
+    So the item is tried again elsewhere, and counted. Whatever cleans up on the way must not hide where it was.
+    """
+
+
 class Cancelled(BaseException):
     """Raised inside user code when its item was asked to end."""

@@ -9,6 +9,9 @@ from shoal.engine.workers import messages
 from shoal.engine.workers.status import describe_status
 from shoal.model import Event, Item, ItemEnded, ItemStarted, Place
 
+CAUSES = {"leaving": "room", "broken": "crash"}
+"""Of its end, by what a worker says last."""
+
 
 class Known:
     """What a driver knows of one worker."""
@@ -31,7 +34,7 @@ class Known:
         """The event in a message; None when it only says why the worker goes."""
         event = messages.event(message, self.number, self.log_file, now)
         if event is None:
-            self.said = self.said or ("room" if message[0] == "leaving" else "start", str(message[1]))
+            self.said = self.said or (CAUSES.get(message[0], "start"), str(message[1]))
         elif type(event) is ItemStarted:
             self.running = (event.seq, event.attempt)
         elif type(event) is ItemEnded and self.running == (event.seq, event.attempt):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from shoal.model import Item
 from shoal.plan import chunking
 from shoal.plan.durations import Durations
@@ -62,8 +64,20 @@ def _guided(ready: list[Member], guide: Guide) -> list[Member]:
         if member.flights or not member.leaving:
             by_host.setdefault(member.node, []).append(member)
     return [
-        member for host, here in by_host.items() for member in here[: max(1, guide.active(host, len(here)))]
+        member
+        for host, here in by_host.items()
+        for member in _spread(here)[: max(1, guide.active(host, len(here)))]
     ]
+
+
+def _spread(members: list[Member]) -> list[Member]:
+    """Each GPU's first one, then each one's second: a few of them use all GPUs. Otherwise in the same order."""
+    before: Counter[tuple[str, ...]] = Counter()
+    turns = []
+    for member in members:
+        turns.append(before[member.place.devices])
+        before[member.place.devices] += 1
+    return [members[index] for index in sorted(range(len(members)), key=turns.__getitem__)]
 
 
 def has_too_many(member: Member, crew: Crew, guide: Guide | None, nothing_left: bool) -> bool:

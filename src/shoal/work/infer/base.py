@@ -71,7 +71,8 @@ class Predictor(Protocol):
         """One batch: an array or a tuple of them, the batch first; for a function, whatever it gives.
 
         Raises `OutOfMemory`; `Failed`, with the whole sentence, when a model file cannot take this batch; `Unusable`
-        when a runtime other than `as-given` cannot. What a function raises goes through.
+        when a runtime other than `as-given` cannot; `Broken` when the GPU is lost to this process. What a function
+        raises goes through otherwise.
         """
 
     def device_bytes(self) -> int:

@@ -152,6 +152,41 @@ def test_a_gpu_that_is_not_there_cannot_be_asked_for(save_linear: Save, as_given
         load(save_linear(), as_given, device="cuda")
 
 
+@pytest.mark.filterwarnings("ignore:Specified provider 'CUDAExecutionProvider':UserWarning")
+def test_a_gpu_that_onnx_runtime_does_without_is_not_said_to_be_used(
+    save_linear: Save, as_given: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where cuDNN is missing: it seems to be a build for GPUs, and takes processors without a word."""
+    from shoal.work.infer.models import installed
+
+    monkeypatch.setitem(installed._CUDA_LIBRARIES, "onnxruntime", (("capi", "__init__.py"),))
+    path = save_linear()
+
+    def loaded(device: str) -> Any:
+        return models(ModelFile(onnx=path.name, device=device), str(path.parent), "", gpu=True).load(as_given)
+
+    assert loaded("auto").device == "cpu"
+    assert "Processors are used instead" in caplog.text
+    with pytest.raises(Failed, match=r"cannot use it.*onnxruntime-gpu\[cuda,cudnn\]"):
+        loaded("cuda")
+
+
+def test_a_gpu_that_is_full_does_not_send_onnx_runtime_to_processors(
+    save_linear: Save, as_given: Setting
+) -> None:
+    """It would try again without the GPU, and stay there."""
+    assert not load(save_linear(), as_given)._session._enable_fallback
+
+
+def test_pixels_that_were_meant_for_a_gpu_are_computed(save_linear: Save, as_given: Setting) -> None:
+    from shoal.work.infer.images.pixels import Pixels
+
+    values = np.full((2, 8, 8, 3), 51, np.uint8)
+    whole = np.full((2, 3, 8, 8), 0.2, np.float32)
+    pixels = Pixels(values, np.float32(255), [np.float32(0)] * 3, [np.float32(1)] * 3, lambda: whole)
+    np.testing.assert_allclose(load(save_linear(), as_given).predict(pixels), np.full((2, 3), 0.4), rtol=1e-5)
+
+
 def test_threads_are_those_of_the_setting(save_linear: Save) -> None:
     options = load(save_linear(), Setting("as-given", 8, 2))._session.get_session_options()
     assert (options.intra_op_num_threads, options.inter_op_num_threads) == (2, 1)

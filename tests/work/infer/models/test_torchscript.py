@@ -176,6 +176,13 @@ def test_a_module_that_was_frozen_before_is_taken(tmp_path: Path, runtime: str) 
     assert load(path, runtime).predict(IMAGES).shape == (5, 2)
 
 
+def test_a_module_that_was_frozen_in_half_precision_gets_what_it_takes(tmp_path: Path) -> None:
+    made = torch.jit.freeze(torch.jit.script(Network().half().eval()))
+    torch.jit.save(made, str(tmp_path / "model.pt"))
+    found = load(tmp_path / "model.pt", precision="float16").predict(IMAGES)
+    assert (found.shape, found.dtype) == ((5, 2), np.float32)
+
+
 def test_what_cannot_be_fused_is_frozen_alone(save: Save) -> None:
     path = save(Pooled())
     assert difference(expected(path), load(path, "frozen", example=IMAGES).predict(IMAGES))[1] is None
@@ -336,6 +343,36 @@ print([name for name in sys.modules if name.startswith("openvino_telemetry") and
     command = [sys.executable, "-W", "error", "-c", script, str(network.parent)]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (found.stdout.strip(), found.stderr) == ("[]", "")
+
+
+def test_a_gpu_that_torch_cannot_use_says_how_to_do_without(
+    network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container that sees a GPU and has no driver."""
+    from shoal.work.infer.models import installed
+
+    if torch.cuda.is_available():
+        pytest.skip("here it can")
+    monkeypatch.setitem(installed._CUDA_LIBRARIES, "torch", (("__init__.py",),))
+    ways = models(ModelFile(torchscript=network.name), str(network.parent), "", gpu=True)
+    with pytest.raises(Failed, match=r"CUDA.*set model.device: cpu"):
+        ways.load(Setting("as-given", 8, 1))
+
+
+def test_a_gpu_that_others_have_filled_is_named_where_the_model_does_not_fit(
+    network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(torch.jit, "load", full)
+    with pytest.raises(OutOfMemory, match=r"GPU has no room.*CUDA out of memory.*nvidia-smi"):
+        load(network)
+
+
+def test_a_traced_model_that_names_its_device_says_what_to_do(network: Path) -> None:
+    said = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+    assert "model.device: cpu" in load(network).advice(said, IMAGES)
 
 
 def test_a_model_that_takes_no_other_layout_gets_a_copy(save: Save) -> None:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from shoal.engine.workers.runner import Cancelled, Work
+from shoal.engine.workers.runner import Broken, Cancelled, Work
 from shoal.engine.workers.stopwatch import Stopwatch
 from shoal.files import open_storage
 from shoal.model.tuning import Advice, Setting, Step
@@ -104,6 +104,22 @@ def test_an_input_at_which_two_attempts_timed_out_is_an_error_and_the_others_are
     collected = attempts.go()
     assert collected.positions == [0, 1, 2, 4, 5]
     assert collected.errors == [(3, "timed out 2 times: it takes longer than limits.timeout, 2.0s")]
+
+
+def test_an_input_at_which_two_processes_became_useless_is_left_out(crumbs):
+    class Breaks(Double):
+        def predict(self, batch):
+            if batch[0] == 3.0:
+                raise Broken("the GPU is lost")
+            return super().predict(batch)
+
+    attempts = Attempts(crumbs)
+    for _ in range(2):
+        with pytest.raises(Broken):
+            attempts.go(Breaks())
+    collected = attempts.go(Breaks())
+    assert collected.positions == [0, 1, 2, 4, 5]
+    assert collected.errors == [(3, "2 workers died of it")]
 
 
 def test_one_timeout_alone_or_two_at_different_inputs_blame_nobody(crumbs):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from shoal.engine.workers.runner import Failed, NoRoom
+from shoal.engine.workers.runner import Broken, Failed, NoRoom
 from shoal.engine.workers.stopwatch import Stopwatch
 from shoal.model.tuning import Advice, Heard, Setting, Step
 from shoal.work.infer.base import OutOfMemory, Unreadable, Unusable
@@ -318,6 +318,33 @@ def test_an_input_that_the_model_cannot_take_is_an_error_and_the_others_have_row
     made.run(GIVEN, taken(4), collected)
     assert result(collected) == {0: 0.0, 1: 2.0, 3: 6.0}
     assert collected.errors == [(2, "the model failed: ValueError: two")]
+
+
+def test_at_a_gpu_one_model_is_held_between_items_whoever_counts_its_memory():
+    class There(Double):
+        device = "cuda"
+
+    holding = Holding(Models(as_given=There(), frozen=There()))
+    for runtime in ("as-given", "frozen"):
+        holding.get(GIVEN._replace(runtime=runtime), lambda: None)
+    holding.let_go()
+    assert [runtime for runtime, _ in holding._loaded] == ["frozen"]
+
+
+def test_a_gpu_that_is_lost_while_outputs_are_fetched_is_no_fault_of_the_inputs():
+    class Late(Double):
+        def predict(self, batch):
+            return Later() if (batch == 2).any() else super().predict(batch)
+
+    class Later:
+        def __len__(self):
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    made, _ = predicting(as_given=Late())
+    collected = Collected()
+    with pytest.raises(Broken, match="illegal memory access"):
+        made.run(GIVEN, taken(4), collected)
+    assert collected.errors == []
 
 
 def test_a_model_that_takes_nothing_at_all_ends_the_item_with_one_sentence():

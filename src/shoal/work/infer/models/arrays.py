@@ -41,10 +41,12 @@ class ArrayPredictor(ABC):
         return self._tensors
 
     def predict(self, batch: Any) -> Any:
+        if hasattr(batch, "array") and not self.takes_pixels():
+            batch = batch.array()
         self._check(batch)
         with (
             others_told(lambda error: self._refused(self._sentence(error, batch))),
-            memory_told(self.release),
+            memory_told(self.release, check=self.check),
         ):
             found = in_pieces(batch, self._rows(), self.run)
         if len(found) == 1:
@@ -59,6 +61,13 @@ class ArrayPredictor(ABC):
 
     def release(self) -> None:  # noqa: B027 - most have nothing to give back
         """See `Predictor`."""
+
+    def takes_pixels(self) -> bool:
+        """Whether it does by itself what `images.pixels` leaves to a GPU."""
+        return False
+
+    def check(self) -> None:  # noqa: B027 - most use no GPU
+        """Raises what the GPU says, where it can no longer be used."""
 
     def advice(self, said: str, batch: Array) -> str:
         """What to change when the library said this about this batch."""

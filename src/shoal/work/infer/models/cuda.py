@@ -16,7 +16,14 @@ def held_bytes(torch: Any) -> int:
 
 
 def uses_gpu(torch: Any) -> bool:
-    return bool(torch.cuda.is_available() and torch.cuda.is_initialized())
+    """Asks no driver: that alone would keep children of this process from using a GPU."""
+    return bool(torch.cuda.is_initialized())
+
+
+def check(torch: Any) -> None:
+    """Wait for what the GPU has been given. Raises, again and again, where it can no longer be used."""
+    if uses_gpu(torch):
+        torch.cuda.synchronize()
 
 
 def give_back(torch: Any) -> None:

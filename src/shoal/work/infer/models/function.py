@@ -56,7 +56,7 @@ class FunctionPredictor:
         taken: set[str] = set()
         if inspect.isclass(found):
             taken = _taken(found, reference) & set(wishes)
-            with memory_told(self.release, too_large(reference)):
+            with memory_told(self.release, too_large(reference), self.check):
                 made = found(**{name: wishes[name] for name in taken})
             if not callable(made):
                 raise Failed(
@@ -76,7 +76,7 @@ class FunctionPredictor:
         torch = sys.modules.get("torch")
         if torch is not None and self._threads is not None and torch.get_num_threads() != self._threads:
             torch.set_num_threads(self._threads)
-        with memory_told(self.release):
+        with memory_told(self.release, check=self.check):
             return self._call(batch)
 
     def device_bytes(self) -> int:
@@ -87,6 +87,11 @@ class FunctionPredictor:
         torch = sys.modules.get("torch")
         if torch is not None:
             cuda.give_back(torch)
+
+    def check(self) -> None:
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            cuda.check(torch)
 
     def close(self) -> None:
         self._call = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from shoal.model.tuning import Setting
     from shoal.spec.infer import ModelFile
 
+logger = logging.getLogger(__name__)
 _EXTERNAL = re.compile(r"external", re.IGNORECASE)
 
 
@@ -57,8 +59,18 @@ class OnnxModels:
             found = OnnxRuntimePredictor(
                 self._path, runtime="as-given", device=device, threads=setting.threads
             )
+        if found.device != device:
+            self._without_gpu()
         self._check_inputs(found)
         return found
+
+    def _without_gpu(self) -> None:
+        told = (
+            "ONNX Runtime found a GPU, and cannot use it: libraries of CUDA or cuDNN are missing, or too old."
+        )
+        if self._model.device == "cuda":
+            raise Failed(f"{told} Install onnxruntime-gpu[cuda,cudnn], or set model.device: auto.")
+        logger.warning("%s Processors are used instead.", told)
 
     def _check_inputs(self, found: Predictor) -> None:
         precision = self._model.precision
@@ -86,7 +98,7 @@ class OnnxModels:
 
     def _told(self, error: Exception) -> Exception:
         if is_out_of_memory(error):
-            return OutOfMemory(too_large(self._path))
+            return OutOfMemory(too_large(self._path, error))
         said = one_line(error)
         if _EXTERNAL.search(str(error)):
             return Failed(

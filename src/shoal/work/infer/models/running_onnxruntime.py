@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _SILENT = 4
 """Only what ends the process is logged: errors are raised as well."""
+_CUDA = "CUDAExecutionProvider"
 _NUMPY_NAMES = {"float": "float32", "double": "float64", "string": "str"}
 
 
@@ -22,7 +23,8 @@ class OnnxRuntimePredictor(ArrayPredictor):
 
     def __init__(self, path: str, *, runtime: str, device: str, threads: int) -> None:
         self._session: Any = _session(path, device, threads)
-        self.device = device
+        # Where a library that CUDA needs is not found, it goes on without a GPU, and without a word.
+        self.device = "cuda" if _CUDA in self._session.get_providers() else "cpu"
         tensors = [_tensor(found) for found in self._session.get_inputs()]
         super().__init__(runtime, tensors, [found.name for found in self._session.get_outputs()])
 
@@ -53,8 +55,11 @@ def _session(path: str, device: str, threads: int) -> Any:
     options.inter_op_num_threads = 1
     # Its threads wait by spinning. Between batches the cores are for those who read and decode.
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    providers = ["CUDAExecutionProvider"] if device == "cuda" else []
-    return onnxruntime.InferenceSession(path, options, providers=[*providers, "CPUExecutionProvider"])
+    if device == "cuda" and hasattr(onnxruntime, "preload_dlls"):
+        onnxruntime.preload_dlls()  # Those that pip installs are in no folder where they would be looked for.
+    providers = [_CUDA, "CPUExecutionProvider"] if device == "cuda" else ["CPUExecutionProvider"]
+    # Otherwise it would take processors for good where a GPU has too little memory just now.
+    return onnxruntime.InferenceSession(path, options, providers=providers, enable_fallback=0)
 
 
 def _tensor(found: Any) -> Tensor:

@@ -47,12 +47,13 @@ def freeze(module: Any, *, fused: bool) -> Any:
         return torch.jit.optimize_for_inference(module) if fused else module
 
 
-def declared(module: Any) -> list[Tensor]:
-    """Its inputs. TorchScript knows their names, not their shapes; the kind of numbers is that of its weights."""
-    import torch
+def declared(module: Any, precision: str = "float32") -> list[Tensor]:
+    """Its inputs. TorchScript knows their names, not their shapes; the kind of numbers is that of its weights.
 
+    Weights of a module that was frozen before it was saved cannot be seen: there it is what is asked for.
+    """
     weights = [weight.dtype for weight in module.parameters() if weight.is_floating_point()]
-    kind = str(weights[0] if weights else torch.float32).removeprefix("torch.")
+    kind = str(weights[0]).removeprefix("torch.") if weights else precision
     arguments = module.forward.schema.arguments[1:]
     return [Tensor(one.name, None, kind) for one in arguments if not one.has_default_value()]
 
@@ -95,10 +96,8 @@ class TorchPredictor(ArrayPredictor):
             self._takes_any_layout = False
         return self._module(given.contiguous())
 
-    def predict(self, batch: Any) -> Any:
-        if hasattr(batch, "array") and self.device != "cuda":
-            batch = batch.array()
-        return super().predict(batch)
+    def takes_pixels(self) -> bool:
+        return self.device == "cuda"
 
     def _check(self, batch: Any) -> None:
         if not hasattr(batch, "array"):
@@ -138,6 +137,10 @@ class TorchPredictor(ArrayPredictor):
         found = _CHANNELS.search(said)
         if found and found[1] in _MODES:
             return f"Set preprocess.image.mode: {_MODES[found[1]]}."
+        if "tensors to be on the same device" in said:
+            return (
+                "The file names the device that it was made on: export it on a GPU, or set model.device: cpu."
+            )
         if "mat1 and mat2 shapes" in said and batch.ndim == 4:
             return "Set preprocess.image.size to the size that the model was exported with."
         return super().advice(said, batch)
@@ -147,6 +150,12 @@ class TorchPredictor(ArrayPredictor):
             import torch
 
             cuda.give_back(torch)
+
+    def check(self) -> None:
+        if self.device == "cuda":
+            import torch
+
+            cuda.check(torch)
 
     def device_bytes(self) -> int:
         if self.device != "cuda":

@@ -68,7 +68,7 @@ class TorchScriptModels:
 
         with others_told(self._told):
             module = load_module(self._path, device, self._model.precision)
-        tensors = declared(module)
+        tensors = declared(module, self._model.precision)
 
         def predictor(module: Any) -> Predictor:
             return TorchPredictor(
@@ -85,11 +85,13 @@ class TorchScriptModels:
 
     def _told(self, error: Exception) -> Exception:
         if is_out_of_memory(error):
-            return OutOfMemory(too_large(self._path))
+            return OutOfMemory(too_large(self._path, error))
         said = one_line(error, first=True)
         hint = ""
         if "::" in said and "Unknown builtin op" in said:
             hint = " It needs a library of operators: use model: {function: ...}, a class that imports it."
+        if "CUDA" in said or "NVIDIA driver" in said:
+            hint = " To do without the GPU, set model.device: cpu."
         return Failed(f"model.torchscript: {self._path} cannot be loaded by torch: {said}{hint}")
 
     def _converted(self, setting: Setting, example: Any) -> Predictor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.engine.workers.runner import Work
+from shoal.engine.workers.runner import Broken, Work
 from shoal.model.tuning import AS_GIVEN, Setting
 from shoal.units import format_seconds
 from shoal.work.infer.outputs import NOWHERE, Crumbs, Ends
@@ -50,8 +50,12 @@ def go_carefully(
             predicting.run(setting, taken, collected)
             pulse.beat()
         trail.position = NOWHERE
-    finally:
+    except Broken:
+        raise  # It dies where it is, and the next attempt shall see that.
+    except BaseException:
         trail.end()
+        raise
+    trail.end()
     return collected
 
 

@@ -84,7 +84,7 @@ class Holding:
 
     def let_go(self) -> None:
         """Between items: of what was not used lately, as far as memory asks for it."""
-        most = 1 if memory_bytes() > ROOMY_BYTES or self.device_bytes() else MOST_HELD
+        most = 1 if memory_bytes() > ROOMY_BYTES or self.on_gpu() or self.device_bytes() else MOST_HELD
         while len(self._loaded) > most:
             self._drop(next(iter(self._loaded)))
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.engine.workers.runner import Failed, NoRoom
+from shoal.engine.workers.runner import Broken, Failed, NoRoom
 from shoal.engine.workers.stopwatch import Stopwatch
 from shoal.model.tuning import AS_GIVEN, Setting
 from shoal.work.infer.base import Finish, OutOfMemory, Predictor, Prepare
 from shoal.work.infer.models import check_fits, difference
+from shoal.work.infer.models.telling import is_lost, lost
 from shoal.work.infer.worker.collecting import Collected
 from shoal.work.infer.worker.holding import Holding
 from shoal.work.infer.worker.intake import LONGEST_REASON, Taken
@@ -97,9 +98,11 @@ class Predicting:
         try:
             runtime, outputs = self._predict(setting, good)
             columns, bad = self._finish(outputs, len(good))
-        except (Misfit, NoRoom):
+        except (Misfit, NoRoom, Broken):
             raise
         except Exception as error:  # noqa: BLE001 - libraries and users' classes raise anything
+            if is_lost(error):  # Seen as its outputs were fetched.
+                raise lost(error) from None
             failure = error.with_traceback(None)  # Its frames hold what was half computed.
         if isinstance(failure, OutOfMemory | MemoryError):
             return self._shrink(setting, good, failure, collected)
