@@ -76,11 +76,11 @@ def test_a_container_has_the_gpus_that_it_was_given(driver: Path, asking: Callab
     """The driver of the machine tells a container of all of them."""
     assert inventory.gpus() == ()
     asking()
+    write_tool(driver, "GPU-a, 81559", "GPU-b, 4096")
+    assert inventory.gpus() == ("0", "1"), "nobody asked for a device so far"
+    asking()
     (driver / "nodes" / "nvidia1").touch()
     assert inventory.gpus() == ("0",)
-    asking()
-    write_tool(driver, "GPU-a, 81559", "GPU-b, 4096")
-    assert inventory.gpus() == ("0", "1")
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,9 @@ def gpus() -> tuple[str, ...]:
         return tuple(takewhile(_DEVICE.fullmatch, (name.strip() for name in visible.split(","))))
     if sys.platform != "linux" or not os.path.isdir(_LISTED) or not os.listdir(_LISTED):
         return ()
-    # A container may see there what its machine has, and be given some of it, or nothing.
-    given = len(_told()) or sum(_NODE.fullmatch(name) is not None for name in os.listdir(_NODES))
+    # A container may see there what its machine has, and be given some of it, or nothing. Devices may come into being
+    # when they are first asked for.
+    given = sum(_NODE.fullmatch(name) is not None for name in os.listdir(_NODES)) or len(_told())
     return tuple(str(index) for index in range(given))
 
 
