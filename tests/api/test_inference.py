@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -28,6 +29,16 @@ class Ones:
 class Broken:
     def __call__(self, batch):
         raise RuntimeError("no")
+
+class Same:
+    def __call__(self, batch):
+        return {"same": batch}
+
+class Short:
+    def __call__(self, batch):
+        if any(len(text) > 4 for text in batch):
+            raise SystemExit("too long")
+        return {"length": [len(text) for text in batch]}
 """
 TAKEN = """\
 import json
@@ -99,6 +110,37 @@ def test_a_bad_row_with_a_key_of_another_type_is_an_error_like_others(tmp_path: 
     (error,) = pq.read_table(tmp_path / "out" / "errors.parquet").to_pylist()
     assert error["id"] is None
     assert error["reason"].endswith('; its key id is "abc"')
+
+
+def test_an_error_whose_key_cannot_be_read_says_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"id": 1, "t": "a"}\n{"id": 2\n{"id": 3, "t": "b"}\nno\n')
+    sets = ["input={jsonl: rows.jsonl, key: id, column: t}", "limits.errors=1", "model.function=length:Ones"]
+    run = shoal.run("lengths.yaml", sets=sets)
+    errors = pq.read_table(tmp_path / "out" / "errors.parquet").to_pylist()
+    places = [error["reason"].partition("; the input is ")[2] for error in errors]
+    assert places == ["row 1 of rows.jsonl", "row 3 of rows.jsonl"]
+    assert all("row" not in reason for reason in run.wait().infer["reasons"])
+
+
+def test_numbers_of_a_table_reach_a_class_as_they_are(tmp_path: Path) -> None:
+    times = [1_700_000_000.25, 1_700_000_000.5]
+    pq.write_table(pa.table({"id": pa.array([1, 2], pa.timestamp("ns")), "t": times}), tmp_path / "t.parquet")
+    sets = ["input={parquet: t.parquet, key: id, column: t}", "model.function=length:Same"]
+    run = shoal.run("lengths.yaml", sets=sets)
+    assert run.table().column("same").to_pylist() == times
+    assert [row["id"].microsecond for row in run.rows()] == [0, 0], "Python has no nanoseconds"
+    assert run.table().column("id").cast("int64").to_pylist() == [1, 2]
+
+
+def test_another_model_at_a_resume_is_said(tmp_path: Path) -> None:
+    first = shoal.run("lengths.yaml", sets=["model.function=length:Short"])
+    assert first.state == "failed"
+    for text, is_said in ((MODEL, False), (MODEL.replace("> 4", "> 40"), True)):
+        (tmp_path / "length.py").write_text(text)
+        again = shoal.resume(first.id, failed=True, display=False)
+        notes = again.wait().notes
+        assert is_said == any("changed since the run began; what was done before" in note for note in notes)
+    assert (again.state, again.table().num_rows) == ("succeeded", 5)
 
 
 def test_a_mistake_in_the_input_does_not_cost_what_an_earlier_run_wrote(tmp_path: Path) -> None:

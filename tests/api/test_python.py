@@ -105,6 +105,8 @@ def test_a_run_can_be_resumed_from_python_with_the_function_it_was_sent() -> Non
         (lambda: shoal.run(square, ROWS, retries=-1), "limits.retries"),
         (lambda: shoal.run("missing.yaml"), "missing.yaml"),
         (lambda: shoal.run("sweep.yaml", ROWS), "go with a function"),
+        (lambda: shoal.run("sweep.yaml", limit=0), "limit: expected a whole number of at least 1, found 0"),
+        (lambda: shoal.run(square, ROWS, limit="2"), "limit: .* found '2'"),  # type: ignore[arg-type]
     ],
     ids=[
         "no rows given",
@@ -116,6 +118,8 @@ def test_a_run_can_be_resumed_from_python_with_the_function_it_was_sent() -> Non
         "impossible",
         "no file",
         "both",
+        "no items",
+        "text for a number",
     ],
 )
 def test_a_wrong_request_is_refused_before_anything_starts(call: Callable[[], object], words: str) -> None:

@@ -57,6 +57,25 @@ def test_rows_of_another_run_are_not_shown_as_those_of_this_one(shoal: Callable[
     assert "is gone" in again.stderr
 
 
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_rows_that_somebody_removed_are_missed(shoal: Callable[..., Any], tmp_path: Path, form: str) -> None:
+    run = json.loads(shoal("run", "loud.yaml", "--json").stdout)["run"]
+    assert "gone" not in shoal("results", run, "--format", form).stderr
+    (tmp_path / "out" / "part-000002.parquet").unlink()
+    done = shoal("results", run, "--format", form)
+    assert done.returncode == 0
+    assert f"Note: 1 of 4 parts that {run} wrote to out/ are gone. Run the workload again" in done.stderr
+    assert done.stdout.count("WORD") == 9
+    assert "1 of 4 parts" in shoal("resume", run).stderr
+
+
+def test_a_path_that_only_a_shell_understands_is_refused(shoal: Callable[..., Any], tmp_path: Path) -> None:
+    done = shoal("run", "loud.yaml", "--set", "output=~/out")
+    assert done.returncode == 2
+    assert "output: ~/out starts with ~, which only a shell replaces." in done.stderr
+    assert not (tmp_path / "~").exists()
+
+
 def test_what_an_inference_found_out_is_told_in_units(shoal: Callable[..., Any]) -> None:
     shoal("run", "loud.yaml")
     why = shoal("show", "last", "--why").stdout

@@ -93,8 +93,11 @@ def test_nobody_there_is_said_with_the_number_of_tries(bucket: Bucket, quick: Pa
         lambda: storage.write_new("x", b""),
         lambda: list(storage.list()),
     ):
-        with pytest.raises(Unreachable, match=r"http://127\.0\.0\.1:1 cannot be used .* Tried 3 times\."):
+        with pytest.raises(
+            Unreachable, match=r"http://127\.0\.0\.1:1 cannot be used .* Tried 3 times\."
+        ) as told:
             action()
+        assert str(told.value).count("Tried") == 1
 
 
 @pytest.mark.parametrize("way", ["503", "429", "reset", "stall"])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from shoal import spec as specs
-from shoal.api.workloads import Prepared
+from shoal.api.workloads import Prepared, ensure_limit
 from shoal.errors import SpecError
 from shoal.files import replacing, write_bytes
 from shoal.spec import Cell, Sweep
@@ -47,6 +47,7 @@ def from_function(
     limit: int | None,
 ) -> Prepared:
     """A sweep that calls `function` with each row as keyword arguments."""
+    ensure_limit(limit)
     given = _plain_rows(rows)
     reference, root = _reference(function)
     pickled = None if root is not None else _pickle(function)

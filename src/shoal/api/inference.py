@@ -38,6 +38,21 @@ def table(store: RunStore) -> Any:
     return outputs.table(spec.output, spec.folder)
 
 
+def gone(store: RunStore) -> str | None:
+    """A sentence, where parts of items that are done are not there; None where all are."""
+    from shoal.work.infer import outputs
+
+    spec = _spec(store)
+    there = outputs.parts_there(spec.output, spec.folder)
+    done = {record.item.seq for record in store.items(("done",))}
+    if done <= there:
+        return None
+    return (
+        f"{len(done - there):,} of {len(done):,} parts that {store.run} wrote to {spec.output.path} are gone."
+        " Run the workload again to make them anew."
+    )
+
+
 def inputs_before(store: RunStore, info: RunInfo) -> int:
     """Inputs that earlier sessions of an inference were done with; 0 for other kinds."""
     return int(store.sum_of("rows", "errors")) if info.kind == "infer" and info.epoch > 1 else 0

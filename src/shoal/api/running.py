@@ -133,7 +133,7 @@ def _begin(
         name=prepared.spec.name,
         kind=prepared.spec.kind,
         spec_text=prepared.spec.source,
-        document={**prepared.document, "cluster": where.file},
+        document={**prepared.document, "cluster": where.file, "made_of": prepared.job.made_of()},
         token=lambda: here.token(4) if run_id is None else run_id.rpartition("-")[2],
         now=here.now(),
         objective=(objective.metric, objective.goal) if objective is not None else None,
@@ -265,7 +265,9 @@ def _again(store: RunStore) -> Prepared:
         sets=document["sets"],
     )
     assert isinstance(spec, specs.Workload)
-    return Prepared(spec, workloads.job_of(spec, limit=document["limit"]), document)
+    job = workloads.job_of(spec, limit=document["limit"])
+    job.began_with(document.get("made_of"))
+    return Prepared(spec, job, document)
 
 
 def workload_folder(path: str) -> str:

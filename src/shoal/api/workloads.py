@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shoal import spec as specs
+from shoal.errors import SpecError
 from shoal.spec import Workload
 from shoal.work.job import PoolJob
 
@@ -25,9 +26,19 @@ class Prepared(NamedTuple):
 
 def from_file(path: str, sets: Sequence[str] = (), limit: int | None = None) -> Prepared:
     """Load and check a workload file; raises `SpecError` with everything that is wrong."""
+    ensure_limit(limit)
     spec = specs.load(path, sets)
     document = {"path": os.path.abspath(path), "sets": list(sets), "limit": limit}
     return Prepared(spec, job_of(spec, limit=limit), document)
+
+
+def ensure_limit(limit: object) -> None:
+    """`SpecError` unless this is None or a number of items that can be taken."""
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise SpecError(
+            f"limit: expected a whole number of at least 1, found {limit!r}.",
+            hint="Leave it out for all of them.",
+        )
 
 
 def job_of(spec: Workload, *, limit: int | None = None, pickle: str | None = None) -> PoolJob:

@@ -25,6 +25,7 @@ def tell_rows(store: RunStore, summary: Summary) -> list[str]:
     lines = [""]
     try:
         rows = list(inference.rows(store, ROWS_SHOWN + 1))
+        lines += [f"Note: {sentence}"] if (sentence := inference.gone(store)) is not None else []
     except NotFound as error:
         rows = []
         lines.append(f"{error}")
@@ -86,9 +87,16 @@ def same_failures(failures: Sequence[tuple[str, str]]) -> list[str]:
     return [f"Failed: {', '.join(found)}: {reason}" for reason, found in items.items()]
 
 
+def tell_gone(store: RunStore) -> None:
+    """Rows that somebody removed are missed in what is printed."""
+    if (sentence := inference.gone(store)) is not None:
+        say(f"Note: {sentence}")
+
+
 def echo_rows(store: RunStore, form: str, most_on_screen: int) -> None:
     """All rows, as a table or as CSV."""
     rows = inference.rows(store)
+    tell_gone(store)
     if form == "csv":
         _echo_csv(rows)
         return

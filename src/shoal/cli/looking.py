@@ -202,8 +202,11 @@ def results_command(run: str, form: str, best: int | None, average: bool) -> Non
 
 def _output(store: RunStore) -> Iterable[Row]:
     from shoal.api import inference
+    from shoal.cli.inferring import tell_gone
 
-    return inference.rows(store)
+    rows = inference.rows(store)
+    tell_gone(store)
+    return rows
 
 
 def _rows(store: RunStore, best: int | None) -> Iterable[Row]:

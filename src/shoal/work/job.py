@@ -64,6 +64,13 @@ class Hooks:
     def begin(self, run: str, home: str, *, resumed: bool) -> None:
         """A session begins: no worker has been started. Raises `SpecError` when it cannot."""
 
+    def made_of(self) -> str | None:
+        """What results depend on beside the workload file and the inputs, as a digest that is kept with the run."""
+        return None
+
+    def began_with(self, made_of: str | None) -> None:
+        """On a resume, before it begins: what `made_of` was when the run began."""
+
     def guide(self, nodes: Callable[[], Sequence[Node]]) -> Guide | None:
         """Who says how the items of the source that was made last are gone about. `nodes` are those alive."""
         return None
@@ -148,6 +155,10 @@ class PoolJob(Protocol):
     def local_paths(self) -> Mapping[str, str]: ...
 
     def begin(self, run: str, home: str, *, resumed: bool) -> None: ...
+
+    def made_of(self) -> str | None: ...
+
+    def began_with(self, made_of: str | None) -> None: ...
 
     def guide(self, nodes: Callable[[], Sequence[Node]]) -> Guide | None: ...
 

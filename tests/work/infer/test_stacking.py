@@ -57,6 +57,12 @@ def test_other_values_stay_a_list(values: list[Any]) -> None:
     assert stacked(values) == values
 
 
+def test_single_numbers_keep_their_precision_where_it_is_asked_for() -> None:
+    moment = 1_700_000_000.5  # Single precision would be off by 28 seconds.
+    assert stacked([moment, 1.0], exact=True).tolist() == [moment, 1.0]
+    assert stacked([[moment], [1.0]], exact=True).dtype == np.float32
+
+
 def test_arrays_of_different_shapes_stay_a_list() -> None:
     values = [np.zeros(2), np.zeros(3)]
     assert stacked(values)[1] is values[1]

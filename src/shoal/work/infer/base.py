@@ -28,8 +28,14 @@ class Opened(Protocol):
 
     def __len__(self) -> int: ...
 
-    def keys(self, positions: Sequence[int]) -> dict[str, list[Any]]:
-        """The columns by which the output knows these inputs again: `path`; `path` and `row`; or those asked for."""
+    def keys(self, positions: Sequence[int]) -> dict[str, Sequence[Any]]:
+        """The columns by which the output knows these inputs again: `path`; `path` and `row`; or those asked for.
+
+        Columns of a table are arrays of Arrow, with the types that they have there.
+        """
+
+    def where(self, position: int) -> str:
+        """Where one input is, in words, for those whose keys cannot be had."""
 
     def read(self, position: int) -> Any:
         """One input as it is stored: the bytes of an image, a row as a dict, a line as text. Blocks.

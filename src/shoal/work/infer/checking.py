@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from shoal.errors import FileError, NotFound, Problem, SpecError, nearest
+from shoal.errors import AccessDenied, FileError, NotFound, Problem, SpecError, nearest
 from shoal.files import find, is_url, open_storage
 from shoal.files.patterns import has_magic
 from shoal.spec import Infer
@@ -24,12 +24,24 @@ def check(spec: Infer) -> list[Problem]:
         ]
     return [
         *not_yet(spec),
+        *_tilde(spec),
         *_functions(spec),
         *_model(spec),
         *_runtime(spec),
         *_input(spec),
         *_output(spec),
     ]
+
+
+def _tilde(spec: Infer) -> Iterator[Problem]:
+    """A shell would know what is meant. Here it would make a folder with that name, which is not nice to remove."""
+    asked = {f"input.{spec.input.kind}": spec.input.target, "output": spec.output.path}
+    for key, path in asked.items():
+        if path.startswith("~") and not os.path.exists(os.path.join(spec.folder, path)):
+            yield Problem(
+                f"{key}: {path} starts with ~, which only a shell replaces.",
+                "Write the whole path of the folder.",
+            )
 
 
 def modules(spec: Infer) -> dict[str, str]:
@@ -125,7 +137,7 @@ def _empty(spec: Infer, key: str) -> Iterator[Problem]:
     try:
         _, found = find(spec.input.target, folder=spec.folder)
         next(iter(found), None)
-    except NotFound as error:
+    except (AccessDenied, NotFound) as error:
         yield Problem(f"{key}: {error}", error.hint)
     except FileError:
         return  # That it cannot be read is told when it is read, with the reason.

@@ -53,9 +53,7 @@ def _changes(changes: Changes) -> list[str]:
     """What is no longer as it was when the run was stopped."""
     said = []
     if changes.new:
-        said.append(
-            f"{_inputs(changes.new)} had not been taken by earlier sessions, or came since; done now."
-        )
+        said.append(f"{_inputs(changes.new)} had not been taken by earlier sessions, or came since.")
     if changes.changed:
         said.append(
             f"{_inputs(changes.changed)} changed since the listing; what was done before keeps its rows."

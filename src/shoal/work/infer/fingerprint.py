@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from hashlib import blake2b
 
 from shoal.spec import Infer
@@ -16,13 +17,9 @@ WHOLE_BYTES = 256 << 20
 
 def fingerprint(spec: Infer) -> str:
     model, before = spec.model, spec.preprocess
-    if model.function is not None:
-        of_model = _of_function(model.function, spec.folder)
-    else:
-        of_model = _of_file(os.path.join(spec.folder, str(model.onnx or model.torchscript)))
     parts = (
         spec.kind,
-        of_model,
+        _of_model(spec),
         _of_function(before.function, spec.folder) if before is not None and before.function else None,
         model.device,
         model.precision,
@@ -39,6 +36,18 @@ def fingerprint(spec: Infer) -> str:
         *map(_version, LIBRARIES),
     )
     return digest(repr(parts))
+
+
+def made_of(spec: Infer) -> str:
+    """What rows depend on that the workload file only names: the model, and functions around it."""
+    around = (spec.preprocess and spec.preprocess.function, spec.postprocess.function)
+    return digest(repr((_of_model(spec), *(each and _of_function(each, spec.folder) for each in around))))
+
+
+def _of_model(spec: Infer) -> str:
+    if spec.model.function is not None:
+        return _of_function(spec.model.function, spec.folder)
+    return _of_file(os.path.join(spec.folder, str(spec.model.onnx or spec.model.torchscript)))
 
 
 def _version(library: str) -> str | None:
@@ -60,13 +69,17 @@ def _of_function(reference: str, folder: str) -> str:
 def _of_file(path: str) -> str:
     """The content of a file, wherever it lies."""
     try:
-        size = os.path.getsize(path)
-        if size > WHOLE_BYTES:
-            return f"{size} {os.path.getmtime(path)}"
-        digest = blake2b(digest_size=16)
-        with open(path, "rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-        return digest.hexdigest()
+        size, modified_s = os.path.getsize(path), os.path.getmtime(path)
+        return f"{size} {modified_s}" if size > WHOLE_BYTES else _content(path, size, modified_s)
     except OSError:
         return path
+
+
+@cache
+def _content(path: str, size: int, modified_s: float) -> str:
+    """Read once, for as long as its size and time stay: plans and runs ask several times."""
+    found = blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()

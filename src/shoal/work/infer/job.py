@@ -22,7 +22,7 @@ from shoal.spec import Infer
 from shoal.work.infer import outputs
 from shoal.work.infer.base import Models
 from shoal.work.infer.driving import address, is_alive
-from shoal.work.infer.fingerprint import fingerprint
+from shoal.work.infer.fingerprint import fingerprint, made_of
 from shoal.work.infer.inputs import Listing, listing
 from shoal.work.infer.items import COUNT, FACTS, LIST
 from shoal.work.infer.models import models
@@ -34,6 +34,10 @@ from shoal.work.requirements import packages_of, read_requirements
 
 RUNNER = "shoal.work.infer.worker.runner:InferRunner"
 LOOK_S = 0.02
+ANOTHER_MODEL = (
+    "the model, or a function of the workload, changed since the run began; what was done before keeps its rows."
+    " For rows of one model, run the workload again."
+)
 
 
 def prepare(spec: Infer, *, limit: int | None = None) -> InferJob:
@@ -165,6 +169,13 @@ class InferJob(Hooks):
             "gpu": self.need.gpu > 0,
         }
         self.factory = self.factory._replace(arguments=arguments)
+
+    def made_of(self) -> str | None:
+        return made_of(self.spec)
+
+    def began_with(self, made_of: str | None) -> None:
+        if made_of is not None and made_of != self.made_of():
+            self._notes.append(ANOTHER_MODEL)
 
     def source(self, past: Past) -> InferSource:
         self._listing = self.list_inputs(past)

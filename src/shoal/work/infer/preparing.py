@@ -20,15 +20,18 @@ MOST_PIXELS = ImagePreparation.most_pixels
 """For images that go to a function: nothing in the file says more."""
 
 
-def preparation(preprocess: Preprocess | None, input_: Input, *, on_gpu: bool = False) -> Prepare:
-    """What the file asks for. Imports the user's module, where there is one. `on_gpu`: the GPU may do a part."""
+def preparation(
+    preprocess: Preprocess | None, input_: Input, *, on_gpu: bool = False, exact: bool = False
+) -> Prepare:
+    """What the file asks for. Imports the user's module, where there is one. `on_gpu`: the GPU may do a part;
+    `exact`: numbers keep their precision."""
     if preprocess is not None and preprocess.image is not None:
         from .images import image_preparation
 
         prepare = image_preparation(preprocess.image, on_gpu=on_gpu)
         return prepare if input_.kind == "images" else ColumnPrepare(prepare, input_.column[0])
     function = functions.load(preprocess.function) if preprocess is not None and preprocess.function else None
-    return ValuePrepare(_reader(input_), function)
+    return ValuePrepare(_reader(input_), function, exact=exact)
 
 
 class ColumnPrepare:
@@ -48,9 +51,12 @@ class ColumnPrepare:
 class ValuePrepare:
     """The input as Python knows it, through the user's function where there is one."""
 
-    def __init__(self, read: Callable[[Any], Any], function: Callable[..., Any] | None) -> None:
+    def __init__(
+        self, read: Callable[[Any], Any], function: Callable[..., Any] | None, *, exact: bool = False
+    ) -> None:
         self._read = read
         self._function = function
+        self._exact = exact
 
     def one(self, raw: Any) -> Any:
         value = self._read(raw)
@@ -64,7 +70,7 @@ class ValuePrepare:
             raise Unreadable(" ".join(f"{type(error).__name__}: {error}".split())) from error
 
     def batch(self, prepared: Sequence[Any]) -> Any:
-        return stacked(prepared)
+        return stacked(prepared, exact=self._exact)
 
 
 def _reader(input_: Input) -> Callable[[Any], Any]:

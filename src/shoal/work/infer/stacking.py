@@ -9,10 +9,11 @@ NUMERIC = "biufc"
 """Kinds of numpy's types that a model may take."""
 
 
-def stacked(values: Sequence[Any]) -> Any:
+def stacked(values: Sequence[Any], *, exact: bool = False) -> Any:
     """An array with the batch first, or a list.
 
     Double precision becomes single, as models want it; Python's whole numbers are int64; other arrays stay as they are.
+    `exact`: single numbers stay double, as a time or a price in a table would not survive.
     """
     arrays: list[Any] = []
     for value in values:
@@ -25,7 +26,9 @@ def stacked(values: Sequence[Any]) -> Any:
     import numpy as np
 
     result = np.stack(arrays)
-    return result.astype(np.float32) if result.dtype == np.float64 else result
+    if result.dtype != np.float64 or (exact and result.ndim == 1):
+        return result
+    return result.astype(np.float32)
 
 
 def _array(value: Any) -> Any:

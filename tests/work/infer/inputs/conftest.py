@@ -45,7 +45,10 @@ class Inputs:
         found: list[tuple[Any, ...]] = []
         for params in items:
             opened = opening(input_, self.folder)(params)
-            found += zip(*opened.keys(range(len(opened))).values(), strict=True)
+            columns = opened.keys(range(len(opened))).values()
+            found += zip(
+                *(getattr(each, "to_pylist", lambda each=each: each)() for each in columns), strict=True
+            )
         return found
 
     def read(self, input_: Input, items: Iterable[Params]) -> list[Any]:

@@ -105,6 +105,43 @@ def test_a_row_has_the_columns_that_were_asked_for(inputs: Any, tmp_path: Path) 
     assert inputs.read(both, items)[0] == {"y": 0.0, "id": "a.parquet:0"}
 
 
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        (pa.array([2**64 - 1, 1], pa.uint64()), pa.uint64()),
+        (pa.array([1, 100]).cast(pa.decimal128(22, 2)), pa.decimal128(22, 2)),
+        (pa.array([1, 1_000_000_001], pa.timestamp("ns", "UTC")), pa.timestamp("ns", "UTC")),
+        (
+            pa.array([{"a": 1, "b": None}, {"a": 2, "b": "x"}]),
+            pa.struct([("a", pa.int64()), ("b", pa.string())]),
+        ),
+        (pa.array(["x", "y"]).dictionary_encode(), pa.string()),
+        (pa.array(["x", None], pa.large_string()), pa.string()),
+        (pa.array([1, None], pa.int8()), pa.int64()),
+        (pa.array([1, 2], pa.timestamp("s")), pa.timestamp("us")),
+    ],
+    ids=lambda value: str(getattr(value, "type", value)),
+)
+def test_a_key_keeps_its_value_and_one_type_for_all_items(
+    inputs: Any, tmp_path: Path, column: pa.Array, kind: pa.DataType
+) -> None:
+    pq.write_table(pa.table({"id": column, "x": [1, 2]}), tmp_path / "a.parquet")
+    input_ = Input(parquet="a.parquet", key=("id",), column=("x",))
+    found = [opening(input_, str(tmp_path))(item).keys([0])["id"] for item in inputs.items(input_, [1])]
+    assert [each.type for each in found] == [kind, kind]
+    assert pa.concat_arrays(found).equals(pa.concat_arrays([column]).cast(kind))
+
+
+def test_rows_here_and_there_keep_their_keys(inputs: Any, tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", [3, 2, 4])
+    input_ = Input(parquet="a.parquet", key=("x",))
+    (item,) = inputs.items(input_)
+    opened = opening(input_, str(tmp_path))(item)
+    for positions in ([], [0], [8], [0, 1, 2, 3, 4], [1, 3, 4, 6, 8]):
+        assert opened.keys(positions)["x"].to_pylist() == positions
+    assert opened.where(4) == "row 4 of a.parquet"
+
+
 def test_a_column_that_is_not_there_is_said_with_the_nearest(
     inputs: Any, tmp_path: Path, failure: Any
 ) -> None:

@@ -101,4 +101,4 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path, path: str, wh
 def test_a_folder_without_rights_is_refused(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
     (message,) = messages(Output(path="locked/out"), Input(images="data"), tmp_path)
-    assert f"as {tmp_path / 'locked'} may not be written" in message
+    assert f"{tmp_path / 'locked'} may not be written, so " in message

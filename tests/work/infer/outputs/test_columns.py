@@ -98,6 +98,7 @@ def test_lists_are_what_pyarrow_makes_of_them(values: list[Any]) -> None:
         ([None], pyarrow.list_(pyarrow.string()), [None]),
         ([[], None], pyarrow.list_(pyarrow.string()), [[], None]),
         ([[1], [2]], pyarrow.list_(pyarrow.float64()), [[1.0], [2.0]]),
+        ([{"a": 1, "b": None}], pyarrow.struct([("a", "double"), ("b", "string")]), [{"a": 1.0, "b": None}]),
     ],
 )
 def test_values_take_the_type_that_was_agreed_on(values: Any, kind: Any, expected: Any) -> None:

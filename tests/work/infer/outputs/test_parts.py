@@ -105,7 +105,10 @@ def test_workers_agree_on_types(local_output: Output) -> None:
         ({"label": [1, 2], "prob": [0.5, 0.5]}, "'label' holds int64 here and string"),
         ({"label": ["on", "off"]}, "The columns here are path, label, and parts .* have path, label, prob"),
         ({**COLUMNS, "more": [1, 2]}, "columns here are path, label, prob, more"),
-        ({"label": ["on"], "prob": [0.5]}, "not of one length: path 2, label 1, prob 1"),
+        (
+            {"label": ["on"], "prob": [0.5]},
+            "The model gave column 'label' for 1, 'prob' for 1 of 2 inputs: give the same columns",
+        ),
         ({**COLUMNS, "path": [1, 2]}, "The model gives a column 'path'"),
     ],
 )
@@ -114,6 +117,14 @@ def test_what_could_not_be_read_together_fails_the_item(local_output: Output, co
     with pytest.raises(Failed, match=why):
         write(PartWriter(local_output, ".", "a-1"), 1, columns=columns)
     assert shown(Path(local_output.path)) == {"part-000000.parquet"}
+
+
+def test_what_was_none_inside_of_a_value_may_be_something_in_the_next_part(local_output: Output) -> None:
+    one, other = {"a": None, "b": [], "c": 1}, {"a": "x", "b": [2], "c": None}
+    for seq, value in enumerate((one, other)):
+        write(PartWriter(local_output, ".", "a-1"), seq, columns={"found": [value, value]})
+    schemas = [pq.read_schema(f"{local_output.path}/part-{seq:06d}.parquet") for seq in range(2)]
+    assert str(schemas[1].field("found").type) == "struct<a: string, b: list<element: int64>, c: int64>"
 
 
 def test_a_storage_that_refuses_says_so(local_output: Output, tmp_path: Path) -> None:

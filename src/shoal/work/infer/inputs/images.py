@@ -60,8 +60,11 @@ class Images:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def keys(self, positions: Sequence[int]) -> dict[str, list[Any]]:
+    def keys(self, positions: Sequence[int]) -> dict[str, Sequence[Any]]:
         return {"path": [self._place.path(self._keys[position]) for position in positions]}
+
+    def where(self, position: int) -> str:
+        return self._place.path(self._keys[position])
 
     def read(self, position: int) -> bytes:
         with blamed():

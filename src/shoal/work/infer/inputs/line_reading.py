@@ -12,7 +12,7 @@ from shoal.spec.infer import Input
 from shoal.work.infer.base import Unreadable
 from shoal.work.infer.inputs.faults import CHANGED, blamed, one_line
 from shoal.work.infer.inputs.lines import BOM, LARGEST_BYTES, SPACES
-from shoal.work.infer.inputs.places import Place, text_of
+from shoal.work.infer.inputs.places import Place, place_of_row, text_of
 
 
 class TextLines:
@@ -26,11 +26,14 @@ class TextLines:
     def __len__(self) -> int:
         return int(self._params["rows"])
 
-    def keys(self, positions: Sequence[int]) -> dict[str, list[Any]]:
+    def keys(self, positions: Sequence[int]) -> dict[str, Sequence[Any]]:
         path, start = self._place.path(self._params["file"]), self._params["start"]
         is_broken = "broken" in self._params
         rows = [None if is_broken else start + position for position in positions]
         return {"path": [path] * len(positions), "row": rows}
+
+    def where(self, position: int) -> str:
+        return place_of_row(self._place, self._params, position)
 
     def read(self, position: int) -> Any:
         return self._text(position)
@@ -88,7 +91,7 @@ class JsonLines(TextLines):
         self._key_values: dict[int, list[Any]] = {}
         """Of lines that were read: no line is parsed twice."""
 
-    def keys(self, positions: Sequence[int]) -> dict[str, list[Any]]:
+    def keys(self, positions: Sequence[int]) -> dict[str, Sequence[Any]]:
         if not self._key_names:
             return super().keys(positions)
         rows = [self._keys_at(position) for position in positions]

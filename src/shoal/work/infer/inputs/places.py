@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from shoal.files import Entry, Storage, find, is_url, open_storage
@@ -64,6 +64,12 @@ def _root(target: str, folder: str, storage: Storage) -> str:
     if is_url(target) or os.path.isabs(target):
         return storage.url
     return os.path.relpath(storage.url, os.path.abspath(folder))
+
+
+def place_of_row(place: Place, params: Mapping[str, Any], position: int) -> str:
+    """Where a row of an item is: its file, and the row in it where the file could be read at all."""
+    path = place.path(params["file"])
+    return path if "broken" in params else f"row {params['start'] + position} of {path}"
 
 
 def mark_of(entry: Entry) -> str:

@@ -15,7 +15,8 @@ import pyarrow.parquet
 from shoal.spec.infer import Input
 from shoal.work.infer.base import Unreadable
 from shoal.work.infer.inputs.faults import CHANGED, blamed, one_line
-from shoal.work.infer.inputs.places import Place, text_of
+from shoal.work.infer.inputs.key_columns import key_column
+from shoal.work.infer.inputs.places import Place, place_of_row, text_of
 
 KEPT_BYTES = 256 * 1024 * 1024
 """A row group that is larger is gone through in batches for every item, and not kept for the next."""
@@ -35,13 +36,16 @@ class Rows:
     def __len__(self) -> int:
         return int(self._params["rows"])
 
-    def keys(self, positions: Sequence[int]) -> dict[str, list[Any]]:
+    def keys(self, positions: Sequence[int]) -> dict[str, Sequence[Any]]:
         if self._input.key:
-            return {name: [self._key(each, name) for each in positions] for name in self._input.key}
+            return {name: self._key_column(name, positions) for name in self._input.key}
         path, start = self._place.path(self._params["file"]), self._params["start"]
         is_broken = "broken" in self._params
         rows = [None if is_broken else start + position for position in positions]
         return {"path": [path] * len(positions), "row": rows}
+
+    def where(self, position: int) -> str:
+        return place_of_row(self._place, self._params, position)
 
     def read(self, position: int) -> dict[str, Any]:
         table, row = self._at(position)
@@ -50,6 +54,14 @@ class Rows:
             return {name: _value(table, name, row) for name in names}
         except _NO_VALUE as error:
             raise Unreadable(f"cannot be read: {one_line(error)}") from None
+
+    def _key_column(self, name: str, positions: Sequence[int]) -> Sequence[Any]:
+        """As the file has it; value by value where some cannot be had."""
+        try:
+            column: Sequence[Any] = key_column(name, [self._at(position) for position in positions])
+        except (Unreadable, *_NO_VALUE):
+            return [self._key(position, name) for position in positions]
+        return column
 
     def _key(self, position: int, name: str) -> Any:
         try:

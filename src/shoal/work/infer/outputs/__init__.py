@@ -11,7 +11,7 @@ from shoal.work.infer.outputs.finishing import Totals, finish, tidy, total
 from shoal.work.infer.outputs.owning import claim, ensure_ours, let_go, owner, replace
 from shoal.work.infer.outputs.parts import PartWriter, document_of, facts_of
 from shoal.work.infer.outputs.passing import beside, discard
-from shoal.work.infer.outputs.reading import rows, rows_of_part, table
+from shoal.work.infer.outputs.reading import parts_there, rows, rows_of_part, table
 
 __all__ = [
     "NOWHERE",
@@ -29,6 +29,7 @@ __all__ = [
     "finish",
     "let_go",
     "owner",
+    "parts_there",
     "replace",
     "rows",
     "rows_of_part",

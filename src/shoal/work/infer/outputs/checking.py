@@ -41,8 +41,12 @@ def _about_rights(path: str, root: str) -> list[Problem]:
     if not os.path.isdir(nearest):
         return [Problem(f"output: {nearest} is a file, not a folder.", "Give another folder.")]
     if not os.access(nearest, os.W_OK | os.X_OK):
-        what = root if nearest == root else f"{root}, as {nearest}"
-        return [Problem(f"output: {what} may not be written.", "Give another folder, or look at its rights.")]
+        made = "" if nearest == root else f", so {root} cannot be made"
+        return [
+            Problem(
+                f"output: {nearest} may not be written{made}.", "Give another folder, or look at its rights."
+            )
+        ]
     return []
 
 

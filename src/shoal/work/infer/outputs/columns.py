@@ -73,20 +73,37 @@ def arrays_of(table: Any) -> dict[str, Any]:
 
 
 def fits(found: Any, wanted: Any) -> bool:
-    """Whether both are of one sort: numbers, or lists of what fits. Null fits everything."""
+    """Whether both are of one sort: numbers, times, or lists and structs of what fits. Null fits everything."""
     from pyarrow import types
 
     if found == wanted or types.is_null(found):
         return True
     if types.is_list(found) and types.is_list(wanted):
         return fits(found.value_type, wanted.value_type)
+    if is_same_struct(found, wanted):
+        return all(fits(each.type, wanted.field(each.name).type) for each in found)
+    if types.is_timestamp(found) and types.is_timestamp(wanted):
+        return bool(found.tz == wanted.tz)
+    if types.is_decimal(found) and types.is_decimal(wanted):
+        return True
     return _is_number(found) and _is_number(wanted)
+
+
+def is_same_struct(one: Any, other: Any) -> bool:
+    """Whether both are structs with fields of the same names."""
+    from pyarrow import types
+
+    if not types.is_struct(one) or not types.is_struct(other):
+        return False
+    return [each.name for each in one] == [each.name for each in other]
 
 
 def is_known(kind: Any) -> bool:
     """Whether nothing in this type is null, which stands for: not seen yet."""
     from pyarrow import types
 
+    if types.is_struct(kind):
+        return all(is_known(each.type) for each in kind)
     return is_known(kind.value_type) if types.is_list(kind) else not types.is_null(kind)
 
 
@@ -96,6 +113,8 @@ def settled(kind: Any) -> Any:
 
     if pyarrow.types.is_list(kind):
         return pyarrow.list_(settled(kind.value_type))
+    if pyarrow.types.is_struct(kind):
+        return pyarrow.struct([(each.name, settled(each.type)) for each in kind])
     return pyarrow.string() if pyarrow.types.is_null(kind) else kind
 
 
@@ -109,12 +128,16 @@ def _array(values: Sequence[Any]) -> Any:
     import numpy as np
     import pyarrow
 
+    if isinstance(values, pyarrow.Array):
+        return values
     if hasattr(values, "__array__"):
         return _from_numpy(np.asarray(values))
     values = [value.item() if isinstance(value, np.generic) else value for value in values]
     kinds = {type(value) for value in values} - {type(None)}
     if not kinds:
         return pyarrow.nulls(len(values))
+    if any(issubclass(kind, pyarrow.Scalar) for kind in kinds):
+        return _from_scalars(values)
     if all(kind in (list, tuple) or hasattr(kind, "__array__") for kind in kinds):
         return _lists(values)
     if kinds == {str}:
@@ -123,6 +146,15 @@ def _array(values: Sequence[Any]) -> Any:
         if kinds <= kind:
             return column(values, pyarrow.type_for_alias(arrow_kind))
     return pyarrow.array(values)
+
+
+def _from_scalars(values: Sequence[Any]) -> Any:
+    """Values of columns that had their type before."""
+    import pyarrow
+
+    kind = next(value.type for value in values if value is not None)
+    singles = [pyarrow.nulls(1, kind) if value is None else pyarrow.repeat(value, 1) for value in values]
+    return pyarrow.concat_arrays(singles)
 
 
 def _encodable(text: str | None) -> str | None:

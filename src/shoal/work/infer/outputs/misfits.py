@@ -13,7 +13,8 @@ from shoal.engine.workers.runner import Failed
 from shoal.work.infer.outputs.columns import arrow, conform
 
 BESIDE = "; its key "
-"""What comes after this in a reason is of one input, and no reason."""
+WHERE = "; the input is "
+"""What comes after these in a reason is of one input, and no reason."""
 _LONGEST = 100
 
 Misfits = Mapping[int, str]
@@ -62,7 +63,7 @@ def with_misfits(reasons: Sequence[str | None], misfits: Sequence[Misfits]) -> l
 
 def bare(reason: str | None) -> str:
     """A reason without what was told beside it."""
-    return (reason or "").partition(BESIDE)[0]
+    return (reason or "").partition(BESIDE)[0].partition(WHERE)[0]
 
 
 def _single(name: str, value: Any) -> Any:
@@ -103,5 +104,5 @@ def _value(scalar: Any) -> Any:
 
 
 def _told(name: str, value: Any) -> str:
-    said = json.dumps(value, ensure_ascii=False, default=str)
+    said = json.dumps(_value(value) if hasattr(value, "as_py") else value, ensure_ascii=False, default=str)
     return f"{BESIDE}{name} is {said if len(said) <= _LONGEST else said[:_LONGEST] + '...'}"

@@ -102,8 +102,7 @@ class PartWriter:
         arrays = {name: arrow(name, values) for name, values in {**keys, **columns}.items()}
         lengths = {len(array) for array in arrays.values()}
         if len(lengths) > 1:
-            found = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
-            raise Failed(f"The columns are not of one length: {found}.")
+            raise Failed(_told_lengths(keys, arrays))
         if lengths <= {0}:
             return self._no_rows(errors)
         found = pyarrow.schema([(name, arrays[name].type) for name in arrays])
@@ -136,6 +135,14 @@ class PartWriter:
                 f"The disk of the output is full: no more can be written to {self._storage.url}."
                 f" Make room, then: shoal resume {self._run} --failed"
             ) from error
+
+
+def _told_lengths(keys: Mapping[str, Sequence[Any]], arrays: Mapping[str, Any]) -> str:
+    """Batches of one item had other columns: which of them, and for how many inputs."""
+    total = max((len(arrays[name]) for name in keys), default=0)
+    short = {name: len(array) for name, array in arrays.items() if name not in keys and len(array) != total}
+    found = ", ".join(f"{name!r} for {count:,}" for name, count in short.items())
+    return f"The model gave column {found} of {total:,} inputs: give the same columns for every input."
 
 
 def errors_table(errors: Sequence[tuple[Mapping[str, Any], str]]) -> Any:

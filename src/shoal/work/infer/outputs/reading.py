@@ -31,6 +31,11 @@ def rows_of_part(output: Output, folder: str, seq: int) -> Iterator[dict[str, An
         return
 
 
+def parts_there(output: Output, folder: str) -> set[int]:
+    """The items whose parts are there."""
+    return set(look(opened(output, folder)).parts)
+
+
 def table(output: Output, folder: str) -> Any:
     """All rows as one pyarrow table, in the order of parts. Types that only some parts know are those of all."""
     import pyarrow
@@ -45,5 +50,21 @@ def table(output: Output, folder: str) -> Any:
 
 def _rows(storage: Storage, key: str, limit: int | None) -> Iterator[dict[str, Any]]:
     size = _BATCH_ROWS if limit is None else max(1, min(_BATCH_ROWS, limit))
-    for batch in read_table(storage, key).to_batches(max_chunksize=size):
+    for batch in _for_python(read_table(storage, key)).to_batches(max_chunksize=size):
         yield from batch.to_pylist()
+
+
+def _for_python(table: Any) -> Any:
+    """Times without nanoseconds, which Python's own do not have."""
+    import pyarrow
+    from pyarrow import types
+
+    for index, field in enumerate(table.schema):
+        if getattr(field.type, "unit", None) != "ns":
+            continue
+        if types.is_timestamp(field.type):
+            kind = pyarrow.timestamp("us", field.type.tz)
+        else:
+            kind = pyarrow.time64("us") if types.is_time(field.type) else pyarrow.duration("us")
+        table = table.set_column(index, field.name, table.column(index).cast(kind, safe=False))
+    return table

@@ -11,7 +11,7 @@ from typing import Any
 from shoal.engine.workers.runner import Failed
 from shoal.errors import NotFound
 from shoal.files import Storage
-from shoal.work.infer.outputs.columns import fits, is_known, settled
+from shoal.work.infer.outputs.columns import is_known, is_same_struct, settled
 from shoal.work.infer.outputs.layout import schema_key
 
 
@@ -82,6 +82,15 @@ def merged(known: Any, found: Any) -> Any:
 
 
 def _fuller(known: Any, found: Any) -> Any:
-    """The one of two types that says more; the known one where they have nothing to do with each other."""
-    says_more = not is_known(known) and fits(known, found) and not fits(found, known)
-    return found if says_more else known
+    """The known type, with what was null in it taken from the other; as it is where they have nothing in common."""
+    import pyarrow
+
+    if pyarrow.types.is_null(known):
+        return found
+    if pyarrow.types.is_list(known) and pyarrow.types.is_list(found):
+        return pyarrow.list_(_fuller(known.value_type, found.value_type))
+    if is_same_struct(known, found):
+        return pyarrow.struct(
+            [(each.name, _fuller(each.type, found.field(each.name).type)) for each in known]
+        )
+    return known

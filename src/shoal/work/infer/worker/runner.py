@@ -21,6 +21,7 @@ from shoal.work.infer.inputs import opening
 from shoal.work.infer.items import ADVICE, CAREFULLY_FROM, COMPARE, FACTS, HEARD, LIST, content_of
 from shoal.work.infer.models import models
 from shoal.work.infer.outputs import PartWriter
+from shoal.work.infer.outputs.misfits import WHERE
 from shoal.work.infer.preparing import preparation
 from shoal.work.infer.worker.careful import go_carefully
 from shoal.work.infer.worker.collecting import Collected
@@ -58,7 +59,8 @@ class InferRunner:
         # Nobody else has what its own limit keeps from it.
         self._alone = found.resources.memory_bytes is not None and not on_gpu
         on_torch = on_gpu and found.model.kind == "torchscript"
-        self._prepare = preparation(found.preprocess, found.input, on_gpu=on_torch)
+        exact = found.model.kind == "function"
+        self._prepare = preparation(found.preprocess, found.input, on_gpu=on_torch, exact=exact)
         ways = models(found.model, found.folder, cache_folder("models"), gpu=gpu)
         holding = Holding(ways, pinned=self._chosen != AS_GIVEN)
         self._predicting = Predicting(
@@ -120,19 +122,13 @@ class InferRunner:
 
     def _write(self, work: Work, content: str, opened: Opened, collected: Collected, facts: Facts) -> Facts:
         began = now()
-        failed = [position for position, _ in collected.errors]
-        errors = opened.keys(failed)
-        reasons = [
-            ({name: values[index] for name, values in errors.items()}, reason)
-            for index, (_, reason) in enumerate(collected.errors)
-        ]
         written = self._writer.write(
             work.seq,
             work.attempt,
             content,
             opened.keys(collected.positions),
             collected.columns(),
-            reasons,
+            _reasons(opened, collected),
             facts,
         )
         return written._replace(seconds={**written.seconds, "writing": now() - began})
@@ -164,6 +160,22 @@ class InferRunner:
                 if self._next is not None:
                     self._next[1].reach_ahead(executor, self._readers.depth(setting.batch))
             yield
+
+
+def _reasons(opened: Opened, collected: Collected) -> list[tuple[dict[str, Any], str]]:
+    """The keys of each error, and the reason; where a key is missing, with the place, or nobody would find it."""
+    columns = opened.keys([position for position, _ in collected.errors])
+    found = []
+    for index, (position, reason) in enumerate(collected.errors):
+        keys = {name: _present(values[index]) for name, values in columns.items()}
+        is_told = keys.get("path") is not None or None not in keys.values()
+        found.append((keys, reason if is_told else f"{reason.rstrip('.')}{WHERE}{opened.where(position)}"))
+    return found
+
+
+def _present(value: Any) -> Any:
+    """A value of Arrow that is null is None."""
+    return None if getattr(value, "is_valid", True) is False else value
 
 
 def _told(facts: Facts, heard: Heard) -> dict[str, Any]:
