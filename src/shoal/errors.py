@@ -102,7 +102,14 @@ class AccessDenied(FileError):
 
 
 class Unreachable(FileError):
-    """No good answer in time: connections that fail, timeouts, a server in trouble. Trying later may help."""
+    """No good answer in time: connections that fail, timeouts, a server in trouble. Trying later may help.
+
+    `tries` are those that were made in vain.
+    """
+
+    def __init__(self, message: str = "", *, hint: str | None = None, tries: int = 1) -> None:
+        super().__init__(message, hint=hint)
+        self.tries = tries
 
 
 class EngineError(ShoalError):

@@ -27,6 +27,8 @@ class Surface(NamedTuple):
     each: Callable[[Setting, int], tuple[float, float]]
     memory: Callable[[Setting], tuple[int, int]] = lambda setting: (400 * MIB + setting.batch * MIB, 0)
     largest_batch: int = 1024
+    fixed_rows: int = 0
+    """What the model takes at once: fewer are filled up."""
 
     def space(self, **given: int) -> Space:
         return Space(tuple(self.load_s), self.machine, largest_batch=self.largest_batch, **given)
@@ -110,7 +112,14 @@ class Node:
                 self.loaded[worker] = {}
             elif worker in self.items and not self._go_on(worker):
                 item = self.items.pop(worker)
-                heard = Heard(tuple(item.measured), item.load_s, {}, item.unusable, tuple(item.out_of_memory))
+                heard = Heard(
+                    tuple(item.measured),
+                    item.load_s,
+                    {},
+                    item.unusable,
+                    tuple(item.out_of_memory),
+                    self.surface.fixed_rows,
+                )
                 self.tuner.tell(worker, heard)
                 if self.tuner.settled() and self.settled_s is None:
                     self.settled_s = self.now
@@ -293,6 +302,18 @@ def gpu(decoding: float = 1000.0) -> Surface:
         each,
         lambda setting: (2 * GIB, 500 * MIB + 20 * MIB * setting.batch),
     )
+
+
+def filled_up(rows: int) -> Surface:
+    """A model on processors that takes so many at once, and computes as many whatever it gets."""
+
+    def each(setting: Setting, workers: int) -> tuple[float, float]:
+        computed = -(-setting.batch // rows) * rows / setting.batch
+        predict_s = computed * {"as-given": 1.0, "frozen": 0.8}[setting.runtime] / 400
+        total_s = 1 / 1500 + predict_s
+        return setting.threads * 0.8 ** math.log2(setting.threads) / total_s, predict_s / total_s
+
+    return Surface(Machine(2, 8 * GIB), {"as-given": 0.5, "frozen": 1.5}, each, fixed_rows=rows)
 
 
 ALONE = {1: 620.0, 8: 4900.0, 32: 15_000.0, 128: 24_000.0, 256: 24_900.0, 512: 25_300.0, 1024: 25_600.0}

@@ -6,7 +6,20 @@ import statistics
 
 import pytest
 
-from plan.simulated import ALONE, GIB, Node, Surface, alone, compare, contended, gpu, h200, resnet, tiny
+from plan.simulated import (
+    ALONE,
+    GIB,
+    Node,
+    Surface,
+    alone,
+    compare,
+    contended,
+    filled_up,
+    gpu,
+    h200,
+    resnet,
+    tiny,
+)
 from shoal.model.tuning import Heard
 from shoal.plan.tuning import Tuner
 from shoal.plan.usl import Usl
@@ -52,6 +65,17 @@ def test_a_gpu_is_used_well_although_its_cores_cannot_keep_it_busy() -> None:
         assert workers == 16
         assert result.choice >= 0.95
         assert result.regret <= 0.05
+
+
+@pytest.mark.parametrize("rows", [24, 64])
+def test_a_model_that_takes_a_fixed_number_of_inputs_gets_as_many(rows: int) -> None:
+    result = compare(filled_up(rows), 0)
+    assert result.tuner.chosen()[0].batch % rows == 0
+    assert result.choice >= 0.95
+    assert result.regret <= 0.1
+    late = [step for now, _, _, advice in result.node.log if now > 15.0 for step in advice.steps]
+    assert all(step.setting.batch % rows == 0 for step in late)
+    assert result.tuner.settled()
 
 
 @pytest.mark.parametrize("item_s", [2.0, 10.0])

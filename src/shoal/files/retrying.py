@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,7 +11,6 @@ from shoal.errors import Unreachable
 from shoal.files.base import Patience
 
 T = TypeVar("T")
-_TOLD = re.compile(r" Tried \d+ times\.$")
 
 
 def retried(action: Callable[[], T], patience: Patience) -> T:
@@ -23,7 +21,7 @@ def retried(action: Callable[[], T], patience: Patience) -> T:
         try:
             return action()
         except Unreachable as error:
-            if _TOLD.search(str(error)):  # The library tried as often as it should.
+            if error.tries > 1:  # The library tried as often as it should.
                 raise
             wait_s = random.uniform(0.5, 1.0) * min(
                 patience.longest_wait_s, patience.first_wait_s * 2 ** (tries - 1)
@@ -36,4 +34,5 @@ def retried(action: Callable[[], T], patience: Patience) -> T:
 
 def unreachable(message: str, tries: int, hint: str | None) -> Unreachable:
     """The error when there is no more trying."""
-    return Unreachable(f"{message} Tried {tries} times." if tries > 1 else message, hint=hint)
+    told = f"{message} Tried {tries} times." if tries > 1 else message
+    return Unreachable(told, hint=hint, tries=tries)

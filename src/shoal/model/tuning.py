@@ -85,6 +85,8 @@ class Heard(NamedTuple):
     """Runtimes that cannot run this model, or do not agree, and why."""
     out_of_memory: tuple[Setting, ...] = ()
     """Settings under which memory ran out; the worker went on with half the batch."""
+    fixed_rows: int = 0
+    """How many inputs the model takes at once, no more and no fewer: others are filled up. 0 where any number does."""
 
     def plain(self) -> dict[str, Any]:
         """As JSON values; empty parts are left out."""
@@ -94,6 +96,7 @@ class Heard(NamedTuple):
             "differences": dict(self.differences),
             "unusable": dict(self.unusable),
             "out_of_memory": [list(setting) for setting in self.out_of_memory],
+            "fixed_rows": self.fixed_rows,
         }
         return {name: value for name, value in document.items() if value}
 
@@ -106,6 +109,7 @@ class Heard(NamedTuple):
             document.get("differences", {}),
             document.get("unusable", {}),
             tuple(Setting(*setting) for setting in document.get("out_of_memory", ())),
+            int(document.get("fixed_rows", 0)),
         )
 
 

@@ -48,6 +48,8 @@ class Knowledge:
         """Runtimes that were not worth a trial, and why."""
         self.ratios: dict[str, float] = {}
         """How many times as fast as the first runtime each was, all in all."""
+        self.fixed_rows = 1
+        """A model that takes so many inputs at once, and fills up fewer, should get as many, or several times that."""
         self.known_rate: float | None = None
         """What a worker did at the chosen point in an earlier run."""
         self.settled = False
@@ -125,7 +127,8 @@ class Knowledge:
         scores = {setting.batch: estimate.score for setting, estimate in known.items()}
         rate = max((estimate.rate for estimate in known.values()), default=0.0)
         following = batching.next_to(scores, self.largest(runtime)) if scores else []
-        return [batch for batch in following if batch <= max(FEW, rate * LONGEST_S)]
+        whole = dict.fromkeys(self._whole(runtime, batch) for batch in following)
+        return [batch for batch in whole if batch not in scores and batch <= max(FEW, rate * LONGEST_S)]
 
     def rises(self, rows: float = math.inf) -> bool:
         """Whether a larger batch may still be a lot better, and items of so many inputs would show it."""
@@ -198,9 +201,9 @@ class Knowledge:
     def scaling(self) -> dict[int, float]:
         """Inputs a second of a node by the number of workers, threads being alike where that was measured."""
         alike: dict[int, float] = {}
-        current, workers = self.arranger.current, self.at_work()
+        workers = self.at_work()
         for setting in self.curve.settings():
-            if setting.threads == current.threads:
+            if self._comparable(setting):
                 found = self.curve.by_workers(setting).items()
                 rates = {count: each.rate * count for count, each in found if each.sure >= 0.5}
                 if (workers in rates, len(rates)) > (workers in alike, len(alike)):
@@ -220,6 +223,8 @@ class Knowledge:
     def _comparable(self, setting: Setting) -> bool:
         if setting.threads != self.arranger.current.threads:
             return False
+        if setting.batch != self._whole(setting.runtime, setting.batch):
+            return False
         return self.space.batch in (None, setting.batch)
 
     def largest(self, runtime: str) -> int:
@@ -234,7 +239,15 @@ class Knowledge:
         if self.space.batch is not None:
             return setting._replace(batch=self.space.batch)
         largest = self.memory.allowed(setting.runtime, workers, self.space.largest_batch)
-        return setting._replace(batch=max(1, min(setting.batch, largest)))
+        batch = max(1, min(setting.batch, largest))
+        return setting._replace(batch=self._whole(setting.runtime, batch, workers))
+
+    def _whole(self, runtime: str, batch: int, workers: int | None = None) -> int:
+        """So many that none have to be filled up, where memory allows them: the model computes as many anyway."""
+        whole = -(-batch // self.fixed_rows) * self.fixed_rows
+        if whole == batch or whole > self.memory.bound(runtime, self.space.largest_batch):
+            return batch
+        return whole if self.memory.holds(runtime, whole, workers or self.workers()) else batch
 
     def workers(self) -> int:
         """How many are at work on a node, if so many are alive; fewer where memory does not suffice."""
@@ -251,6 +264,9 @@ class Knowledge:
         for name, difference in heard.differences.items():
             self.differences[name] = max(difference, self.differences.get(name, 0.0))
         self.unusable.update(heard.unusable)
+        if heard.fixed_rows > 1 and self.space.batch is None:
+            self.fixed_rows = heard.fixed_rows
+            self.chosen = self.chosen._replace(batch=self._whole(self.chosen.runtime, self.chosen.batch))
         for setting in heard.out_of_memory:
             self.memory.ran_out(setting, workers)
         for measured in heard.measured:

@@ -95,8 +95,7 @@ class Memory:
 
     def allowed(self, runtime: str, workers: int, largest: int) -> int:
         """The largest batch that so many workers on a node may use at once; 1 at least."""
-        for bounds in (self.largest, self.suspected):
-            largest = min(largest, bounds.get(runtime, largest))
+        largest = self.bound(runtime, largest)
         # A runtime that is new is trusted as far as another one came, if it is known how memory grows there.
         known = self._seen.get(runtime) or max(
             (self._seen[name] // CLIMB for name, points in self._host.items() if len(points) > 1), default=1
@@ -108,6 +107,10 @@ class Memory:
             while largest > 1 and line.at(largest) > limit:  # Rounding; or the base alone is too much.
                 largest = largest - 1 if line.slope > 0 else 1
         return max(1, largest)
+
+    def bound(self, runtime: str, batch: int) -> int:
+        """Not more than what is known to be too much."""
+        return min(batch, *(bounds.get(runtime, batch) for bounds in (self.largest, self.suspected)))
 
     def fitting(self, runtime: str, batch: int, most: int) -> int:
         """How many workers, of `most`, have memory for this on one node; 1 at least."""

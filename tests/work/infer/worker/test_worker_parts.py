@@ -10,7 +10,7 @@ import pytest
 from shoal.engine.workers.runner import Broken, Failed, NoRoom
 from shoal.engine.workers.stopwatch import Stopwatch
 from shoal.model.tuning import Advice, Heard, Setting, Step
-from shoal.work.infer.base import OutOfMemory, Unreadable, Unusable
+from shoal.work.infer.base import OutOfMemory, Tensor, Unreadable, Unusable
 from shoal.work.infer.worker.collecting import Collected
 from shoal.work.infer.worker.course import Course
 from shoal.work.infer.worker.holding import Holding
@@ -390,6 +390,17 @@ def test_an_item_smaller_than_a_batch_is_measured_by_the_batch_it_had():
     for _ in range(3):
         _, heard = go(made, 3, [Step(GIVEN._replace(batch=64))])
     assert [(entry.setting.batch, entry.rows) for entry in heard.measured] == [(3, 3)]
+
+
+def test_a_worker_tells_of_a_model_that_takes_a_fixed_number_of_inputs():
+    class Eight(Double):
+        def inputs(self):
+            return (Tensor("x", (8, 3), "float32"),)
+
+    made, _ = predicting(as_given=Eight())
+    assert go(made, 20, [Step(GIVEN)])[1].fixed_rows == 8
+    made, _ = predicting(as_given=Double())
+    assert go(made, 20, [Step(GIVEN)])[1].fixed_rows == 0
 
 
 def test_what_a_worker_tells_survives_the_way_to_the_driver():

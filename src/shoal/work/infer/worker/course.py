@@ -58,6 +58,7 @@ class Course:
             dict(predicting.differences),
             dict(predicting.holding.unusable),
             tuple(predicting.out_of_memory),
+            predicting.fixed_rows,
         )
         predicting.holding.let_go()
         return collected, heard

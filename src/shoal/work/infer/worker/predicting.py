@@ -59,6 +59,8 @@ class Predicting:
         self.to_compare: set[str] = set()
         self.others = 0
         """Workers beside this one that can go on without it, if memory does not suffice for all."""
+        self.fixed_rows = 0
+        """How many inputs the model takes at once, where its file says so."""
         self.differences: dict[str, float] = {}
         self.out_of_memory: list[Setting] = []
 
@@ -127,11 +129,14 @@ class Predicting:
 
     def _loaded(self, setting: Setting, example: Any) -> tuple[str, Predictor]:
         try:
-            return self.holding.get(setting, lambda: _as_array(example))
+            runtime, predictor = self.holding.get(setting, lambda: _as_array(example))
         except Failed as error:  # It is no model, and will be none for another input.
             raise Misfit(str(error)) from None
         except OutOfMemory as error:
             raise (NoRoom(str(error)) if self.others else Misfit(str(error))) from None
+        if runtime == AS_GIVEN:
+            self.fixed_rows = _fixed_rows(predictor)
+        return runtime, predictor
 
     def _compared(self, runtime: str, setting: Setting, batch: Any, outputs: Any) -> tuple[str, Any]:
         """What the model gives as it was given, where the runtime has to show first that it agrees and does not."""
@@ -206,6 +211,12 @@ class Predicting:
         """After an item: raises `Failed` where the model failed, and has never taken anything."""
         if self._sentence is not None and not self._proven:
             raise Failed(self._sentence)
+
+
+def _fixed_rows(predictor: Predictor) -> int:
+    """0 where it takes any number."""
+    shapes = [each.shape for each in predictor.inputs()[:1]]
+    return (shapes[0][0] or 0) if shapes and shapes[0] else 0
 
 
 def _as_array(batch: Any) -> Any:
