@@ -127,6 +127,30 @@ def test_what_was_none_inside_of_a_value_may_be_something_in_the_next_part(local
     assert str(schemas[1].field("found").type) == "struct<a: string, b: list<element: int64>, c: int64>"
 
 
+def test_a_key_of_another_type_costs_only_its_own_row(local_output: Output) -> None:
+    writer = PartWriter(local_output, ".", "a-1")
+
+    def write_keys(seq: int, keys: Any) -> Facts:
+        columns = {"prob": np.arange(len(keys), dtype=np.float32), "label": [str(key) for key in keys]}
+        return writer.write(seq, 1, f"content {seq}", {"id": keys}, columns, [], FACTS)
+
+    assert write_keys(0, ["seven", 8, 9, 10, 1 << 70])[:2] == (3, 2)
+    assert write_keys(1, [1, 2, "three"])[:2] == (2, 1)
+    arrow_keys = pyarrow.array([5, 6, 1 << 63], pyarrow.uint64())
+    assert write_keys(2, arrow_keys)[:2] == (2, 1)
+    assert [(row["id"], row["label"]) for row in rows(local_output, ".")] == [
+        (8, "8"),
+        (9, "9"),
+        (10, "10"),
+        (1, "1"),
+        (2, "2"),
+        (5, "5"),
+        (6, "6"),
+    ]
+    with pytest.raises(Failed, match="values of one type"):
+        write_keys(3, ["all", "of", "them"])
+
+
 def test_a_storage_that_refuses_says_so(local_output: Output, tmp_path: Path) -> None:
     os.symlink(tmp_path, local_output.path)
     (tmp_path / ".shoal-output").symlink_to("/")

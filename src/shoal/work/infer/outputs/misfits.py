@@ -1,11 +1,12 @@
-"""Keys of errors that are of another type than those beside them: null in their column, told in the reason.
+"""Keys that are of another type than those of the other inputs: garbage in one key must not cost the others' rows.
 
-An error must not become a second one because its input is odd in its key, too. Good inputs have no such leave.
+A good input with such a key becomes an error. Of an error the key is null in its column, and told in the reason.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,13 +23,14 @@ Misfits = Mapping[int, str]
 
 
 def keys_array(name: str, values: Sequence[Any]) -> tuple[Any, Misfits]:
-    """The array of a column of keys: typed by its first value where they are of several types."""
+    """The array of a column of keys: typed by most of its values where they are of several types."""
     try:
         return arrow(name, values), {}
     except Failed:
         pass
     singles = [_single(name, value) for value in values]
-    kind = next((each.type for each in singles if each is not None and each.null_count == 0), None)
+    kinds = Counter(each.type for each in singles if each is not None and each.null_count == 0)
+    kind = kinds.most_common(1)[0][0] if kinds else None
     fitting = [_fitting(name, each, kind) for each in singles]
     told = {
         position: _told(name, value)
@@ -51,6 +53,22 @@ def keys_as(name: str, array: Any, kind: Any) -> tuple[Any, Misfits]:
         if each is None
     }
     return _together(fitting, kind), told
+
+
+def odd_keys(keys: Mapping[str, Sequence[Any]], known: Any) -> dict[int, str]:
+    """Why inputs have no place in the table, by position, where their keys do not go with those of the others.
+
+    `known` is the schema of earlier parts, if there are any. Where most are odd, none is: then something else is wrong.
+    """
+    found: dict[int, str] = {}
+    for name, values in keys.items():
+        array, misfits = keys_array(name, values)
+        told = dict(misfits)
+        if known is not None and name in known.names:
+            told |= keys_as(name, array, known.field(name).type)[1]
+        found |= dict.fromkeys(told, f"its key {name} is of another type than the others'")
+    total = max((len(values) for values in keys.values()), default=0)
+    return found if 2 * len(found) < total else {}
 
 
 def with_misfits(reasons: Sequence[str | None], misfits: Sequence[Misfits]) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from shoal.work.infer.base import Facts
 from shoal.work.infer.outputs.columns import arrow, conform, table_of
 from shoal.work.infer.outputs.crumbs import Crumbs
 from shoal.work.infer.outputs.layout import errors_key, opened, part_key, partial_key
-from shoal.work.infer.outputs.misfits import keys_array, with_misfits
+from shoal.work.infer.outputs.misfits import keys_array, odd_keys, with_misfits
 from shoal.work.infer.outputs.schemas import Schemas, is_complete
 
 METADATA = b"shoal"
@@ -71,7 +71,14 @@ class PartWriter:
         filled in here. Raises `Failed` when the disk is full or the columns do not go with those of other parts.
         """
         with self._told():
-            table = self._table(keys, columns, errors)
+            try:
+                table = self._table(keys, columns, errors)
+            except Failed:
+                odd = odd_keys(keys, self._schemas.known())
+                if not odd:
+                    raise
+                errors = [*errors, *_as_errors(keys, odd)]
+                table = self._table(_without(keys, odd), _without(columns, odd), errors)
             facts = facts._replace(rows=table.num_rows, errors=len(errors), attempt=attempt)
             errors_file = self._write_errors(seq, attempt, errors)
             if not is_complete(table.schema) or not table.num_rows:
@@ -135,6 +142,32 @@ class PartWriter:
                 f"The disk of the output is full: no more can be written to {self._storage.url}."
                 f" Make room, then: shoal resume {self._run} --failed"
             ) from error
+
+
+Columns = Mapping[str, Sequence[Any]]
+
+
+def _without(columns: Columns, odd: Collection[int]) -> dict[str, Sequence[Any]]:
+    """The columns without these positions."""
+    count = max((len(values) for values in columns.values()), default=0)
+    kept = [position for position in range(count) if position not in odd]
+    return {name: _taken(values, kept) for name, values in columns.items()}
+
+
+def _taken(values: Any, positions: list[int]) -> Sequence[Any]:
+    if hasattr(values, "dtype"):
+        found: Sequence[Any] = values[positions]
+        return found
+    if hasattr(values, "take"):
+        return values.take(positions)  # type: ignore[no-any-return]
+    return [values[position] for position in positions]
+
+
+def _as_errors(keys: Columns, odd: Mapping[int, str]) -> list[tuple[dict[str, Any], str]]:
+    return [
+        ({name: values[position] for name, values in keys.items()}, reason)
+        for position, reason in sorted(odd.items())
+    ]
 
 
 def _told_lengths(keys: Mapping[str, Sequence[Any]], arrays: Mapping[str, Any]) -> str:
