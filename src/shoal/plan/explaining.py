@@ -26,7 +26,7 @@ def decisions(known: Knowledge) -> tuple[Decision, ...]:
         Decision("runtime", setting.runtime, _runtime(known, setting)),
         Decision("batch", setting.batch, _batch(known, setting)),
         Decision("threads", setting.threads, _threads(known)),
-        Decision("workers", workers, _workers(known, workers)),
+        Decision("workers", min(workers, known.present or workers), _workers(known, workers)),
         Decision("memory", _memory(known, setting), _why_memory(known, setting, workers)),
     )
 
@@ -100,7 +100,7 @@ def _workers(known: Knowledge, workers: int) -> str:
         return f"there was not enough memory for the {known.space.workers} that are given"
     if known.space.workers is not None:
         absent = 0 < known.present < workers
-        return f"given; there were never more than {known.present} at once" if absent else "given"
+        return f"{workers} are given; there were never more than {known.present} at once" if absent else "given"
     wanted = known.arranger.current.workers
     if workers < wanted:
         return f"memory suffices for {workers} of {wanted}"
