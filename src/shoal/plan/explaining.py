@@ -99,8 +99,9 @@ def _workers(known: Knowledge, workers: int) -> str:
     if known.space.workers is not None and workers < known.space.workers:
         return f"there was not enough memory for the {known.space.workers} that are given"
     if known.space.workers is not None:
-        absent = 0 < known.present < workers
-        return f"{workers} are given; there were never more than {known.present} at once" if absent else "given"
+        if 0 < known.present < workers:
+            return f"{workers} are given; there were never more than {known.present} at once"
+        return "given"
     wanted = known.arranger.current.workers
     if workers < wanted:
         return f"memory suffices for {workers} of {wanted}"
