@@ -18,7 +18,7 @@ from shoal.engine.workers.runner import Failed
 from shoal.errors import AccessDenied
 from shoal.spec.infer import Output
 from shoal.work.infer.base import Facts
-from shoal.work.infer.outputs import PartWriter, rows
+from shoal.work.infer.outputs import PartWriter, claim, document_of, finish, rows
 
 FACTS = Facts(0, 0, bytes=7, seconds={"reading": 0.5})
 COLUMNS = {"label": ["on", "off"], "prob": np.array([0.25, 0.75], np.float32)}
@@ -125,6 +125,18 @@ def test_what_was_none_inside_of_a_value_may_be_something_in_the_next_part(local
         write(PartWriter(local_output, ".", "a-1"), seq, columns={"found": [value, value]})
     schemas = [pq.read_schema(f"{local_output.path}/part-{seq:06d}.parquet") for seq in range(2)]
     assert str(schemas[1].field("found").type) == "struct<a: string, b: list<element: int64>, c: int64>"
+
+
+def test_fractions_may_come_after_whole_numbers(local_output: Output) -> None:
+    claim(local_output, ".", "a-1", "home", is_alive=lambda *_: False)
+    columns = [{"score": [0, 1], "all": [[0, 1], [1, 0]]}, {"score": [0.5, 1.0], "all": [[0.5, 0.5], [1, 0]]}]
+    for seq, given in enumerate((*columns, columns[0])):
+        write(PartWriter(local_output, ".", "a-1"), seq, columns=given)
+    done = [(seq, document_of(Facts(2, 0, attempt=1))) for seq in range(3)]
+    assert finish(local_output, ".", "a-1", done).rows == 6
+    table = pq.read_table(local_output.path)
+    assert [str(field.type) for field in table.schema] == ["string", "double", "list<element: double>"]
+    assert table.column("score").to_pylist() == [0, 1, 0.5, 1, 0, 1]
 
 
 def test_a_key_of_another_type_costs_only_its_own_row(local_output: Output) -> None:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
+from shoal.engine.workers.runner import Failed
 from shoal.files import Storage
 from shoal.spec.infer import Output
 from shoal.work.infer.base import Facts
@@ -27,7 +28,7 @@ from shoal.work.infer.outputs.layout import (
 )
 from shoal.work.infer.outputs.owning import ensure_ours, replace
 from shoal.work.infer.outputs.parts import METADATA, encoded, facts_of, part_document
-from shoal.work.infer.outputs.schemas import decoded, final
+from shoal.work.infer.outputs.schemas import decoded, final, was_widened
 
 REASONS_TOLD = 10
 
@@ -98,13 +99,18 @@ def _complete_parts(storage: Storage, found: Listing, done: Mapping[int, Facts],
     """Give parts that were written before all types were known the columns of the others: readers ask the first."""
     if schema is None:
         return
-    for seq in sorted(found.partial.keys() & done.keys()):
+    versions = [decoded(storage.read(schema_key(version))) for version in sorted(found.schemas)]
+    doubtful = found.parts if was_widened(versions[:-1], versions[-1]) else found.partial
+    for seq in sorted(doubtful.keys() & done.keys()):
         key = found.parts[seq]
         table = read_table(storage, key)
         metadata = table.schema.metadata
         if table.schema.remove_metadata() == schema:
             continue
-        whole = table_of(schema, arrays_of(table), table.num_rows)
+        try:
+            whole = table_of(schema, arrays_of(table), table.num_rows)
+        except Failed:  # Whole numbers so large that there are none with fractions: they stay what they are.
+            continue
         storage.write(key, encoded(whole, json.loads(metadata[METADATA])))
 
 

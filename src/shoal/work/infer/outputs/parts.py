@@ -113,7 +113,11 @@ class PartWriter:
         if lengths <= {0}:
             return self._no_rows(errors)
         found = pyarrow.schema([(name, arrays[name].type) for name in arrays])
-        return table_of(self._schemas.agree(found), arrays, lengths.pop())
+        count = lengths.pop()
+        try:
+            return table_of(self._schemas.agree(found), arrays, count)
+        except Failed:
+            return table_of(self._schemas.agree(found, fractions=columns.keys()), arrays, count)
 
     def _no_rows(self, errors: Sequence[tuple[Mapping[str, Any], str]]) -> Any:
         """A part of nothing, as it is the commit; with the columns that are known by now."""

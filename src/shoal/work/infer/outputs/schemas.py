@@ -1,11 +1,13 @@
 """The types of the output's columns, on which all workers agree before they write: parts can be read together.
 
 The first who has a row publishes the types of its columns; all others keep to them. What was only None so far has the
-type null, and whoever sees a value of it first publishes the next version. Each version is written once, by one.
+type null, and whoever sees a value of it first publishes the next version; so does who has fractions where there were
+whole numbers. Each version is written once, by one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from shoal.engine.workers.runner import Failed
@@ -28,12 +30,15 @@ class Schemas:
         self._hear()
         return self._schema
 
-    def agree(self, found: Any) -> Any:
-        """The schema of a part whose rows have this one. `Failed` where the columns are others than before."""
+    def agree(self, found: Any, fractions: Collection[str] = ()) -> Any:
+        """The schema of a part whose rows have this one. `Failed` where the columns are others than before.
+
+        `fractions` are columns that may have them from now on, though they had whole numbers.
+        """
         if self._schema is None:
             self._hear()
         while True:
-            proposal = found if self._schema is None else merged(self._schema, found)
+            proposal = found if self._schema is None else merged(self._schema, found, fractions)
             if proposal == self._schema:
                 return proposal
             data = proposal.serialize().to_pybytes()
@@ -69,7 +74,16 @@ def is_complete(schema: Any) -> bool:
     return all(is_known(field.type) for field in schema)
 
 
-def merged(known: Any, found: Any) -> Any:
+def was_widened(earlier: Iterable[Any], last: Any) -> bool:
+    """Whether parts may have been written with a type that is not that of the others, though it was known."""
+    return any(
+        is_known(field.type) and field.type != last.field(field.name).type
+        for schema in earlier
+        for field in schema
+    )
+
+
+def merged(known: Any, found: Any, fractions: Collection[str] = ()) -> Any:
     """What is known, with the types that were not."""
     import pyarrow
 
@@ -78,7 +92,27 @@ def merged(known: Any, found: Any) -> Any:
             f"The columns here are {', '.join(found.names)}, and parts that were written before have"
             f" {', '.join(known.names)}: give the same columns for every input."
         )
-    return pyarrow.schema([(each.name, _fuller(each.type, found.field(each.name).type)) for each in known])
+    return pyarrow.schema(
+        [
+            (
+                each.name,
+                (_wider if each.name in fractions else _fuller)(each.type, found.field(each.name).type),
+            )
+            for each in known
+        ]
+    )
+
+
+def _wider(known: Any, found: Any) -> Any:
+    """Numbers that hold fractions, too, where whole ones were known and others are found; else the fuller type."""
+    import pyarrow
+    from pyarrow import types
+
+    if types.is_list(known) and types.is_list(found):
+        return pyarrow.list_(_wider(known.value_type, found.value_type))
+    if types.is_integer(known) and types.is_floating(found):
+        return pyarrow.float64()
+    return _fuller(known, found)
 
 
 def _fuller(known: Any, found: Any) -> Any:
