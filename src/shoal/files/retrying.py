@@ -21,7 +21,7 @@ def retried(action: Callable[[], T], patience: Patience) -> T:
         try:
             return action()
         except Unreachable as error:
-            if error.tries > 1:  # The library tried as often as it should.
+            if error.tries >= patience.tries:  # The library tried as often as it should.
                 raise
             wait_s = random.uniform(0.5, 1.0) * min(
                 patience.longest_wait_s, patience.first_wait_s * 2 ** (tries - 1)
