@@ -95,7 +95,8 @@ def check_storm(
         f"{count} inputs, kills that hit: {hits}, {time.monotonic() - began:.0f} s; calm {calm['seconds']:.0f} s"
     )
     assert ended["state"] == "succeeded"
-    assert (ended["infer"]["rows"], ended["infer"]["errors"]) == (count - len(broken), len(broken))
+    counted = (ended["infer"]["rows"], ended["infer"]["errors"])
+    assert counted == (count - len(broken), len(broken)), f"{counted}: {ended['infer']}"
     found = output(ended["results"])
     assert len(found.rows) == count - len(broken)
     assert found.errors.keys() == expected.errors.keys()
