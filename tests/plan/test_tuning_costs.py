@@ -58,7 +58,8 @@ def test_the_same_holds_for_a_gpu_that_many_workers_have_to_decode_for() -> None
 
 
 def test_a_gpu_is_used_well_although_its_cores_cannot_keep_it_busy() -> None:
-    results = [compare(h200(), seed, best_s=45.0) for seed in range(6)]
+    # With 7, 9 and 10, noise alone would lead to a batch of 128.
+    results = [compare(h200(), seed, best_s=25.0) for seed in range(6, 12)]
     for result in results:
         setting, workers = result.tuner.chosen()
         assert alone(setting.batch) >= 0.95 * max(ALONE.values())
