@@ -22,6 +22,7 @@ TOTAL, CONTEXT, MODEL, EACH = (int(size) << 20 for size in os.environ["PRETENDED
 """Bytes of the GPU; what a process takes of it, a copy of a model, and each input of a batch."""
 EACH_S = float(os.environ["PRETENDED_GPU_EACH_S"])
 """How long an input takes it."""
+SMALL = 1 << 20
 
 WHITE = 0.99
 """A picture as bright as this makes a kernel fail an assertion."""
@@ -78,6 +79,8 @@ class Allocator:
             if others + size > TOTAL:
                 import torch
 
+                if size - self.reserved <= SMALL:  # A library has none for itself, and does not say so.
+                    raise RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR")
                 raise torch.OutOfMemoryError(
                     f"CUDA out of memory. Tried to allocate {(size - self.reserved) >> 20} MiB."
                     f" GPU 0 has {(TOTAL - others - self.reserved) >> 20} MiB free."

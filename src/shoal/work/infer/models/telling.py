@@ -14,7 +14,8 @@ _SAID = re.compile(
     r"|RESOURCE_EXHAUSTED|OOM when allocating"
     r"|_ALLOC_FAILED|_ALLOCATION_FAILED|CUDA_ERROR_OUT_OF_MEMORY|BFCArena::AllocateRawInternal"
     # What is left of it where a library needed memory of its own, and tells what it could not do without.
-    r"|(?:CUBLAS|CUDNN|CUSOLVER)_STATUS_NOT_INITIALIZED|unable to find an engine to execute this computation"
+    r"|(?:CUBLAS|CUDNN|CUSOLVER)_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR|EXECUTION_FAILED)|CUFFT_INTERNAL_ERROR"
+    r"|unable to find an engine to execute this computation|No valid (?:execution plans|engine configs)"
     # Some GPUs are set up for one process at a time: there fewer workers do, too.
     r"|CUDA-capable device\(s\) is/are busy or unavailable",
     re.IGNORECASE,
