@@ -30,13 +30,15 @@ NETWORK = {"model": {"torchscript": "model.pt"}, "limits": {"errors": "1%"}}
 class Gpu:
     """One that all processes of a place have, or several of them."""
 
-    def __init__(self, place, megabytes: int, *, each_s: float = 0.0, count: int = 1) -> None:
+    def __init__(
+        self, place, megabytes: int, *, each_s: float = 0.0, count: int = 1, told: int | None = None
+    ) -> None:
         self._bytes = megabytes << 20
         self.pools = [place.folder / f"pool.{number}" for number in range(count)]
         for pool in self.pools:
             pool.write_text("{}")
         pretended = str(Path(__file__).parent / "pretended")
-        tools = place.write("tools/nvidia-smi", f"#!/bin/sh\necho GPU-0, {megabytes}\n")
+        tools = place.write("tools/nvidia-smi", f"#!/bin/sh\necho GPU-0, {told or megabytes}\n")
         tools.chmod(0o755)
         search = [pretended, *filter(None, [os.environ.get("PYTHONPATH")])]
         place.environment |= {
@@ -101,6 +103,16 @@ def test_batches_and_workers_that_a_gpu_has_no_memory_for_become_fewer(network):
     assert_whole(network, ended)
     assert 1 <= decisions(ended)["workers"][0] < 4
     assert decisions(ended)["workers"][1] == "there was not enough memory for the 4 that are given"
+
+
+def test_fewer_workers_share_a_gpu_of_which_others_hold_the_most(network):
+    """Four have room for the model, and hardly for a batch; it is not seen how much others hold."""
+    Gpu(network, 4 * (CONTEXT + MODEL + 4 * EACH), each_s=0.003, told=40_000)
+    changed = {**NETWORK, "resources": {"cpu": 0.5}}
+    ended = network.json("run", inference(network, tune={"item": 64, "workers": 4}, **changed), "--json")
+    assert_whole(network, ended)
+    assert decisions(ended)["workers"][0] in (2, 3)
+    assert decisions(ended)["batch"][0] >= 8
 
 
 def test_what_is_found_out_stays_within_the_memory_of_the_gpu(network):

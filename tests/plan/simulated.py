@@ -328,19 +328,20 @@ def alone(batch: int) -> float:
     return ALONE[below] * (ALONE[above] / ALONE[below]) ** share
 
 
-def h200(decoding: float = 950.0) -> Surface:
+def h200(decoding: float = 950.0, gib: int = 139) -> Surface:
     """That GPU with 16 cores, which decode less than it could take: beyond small batches all do nearly the same."""
 
     def each(setting: Setting, workers: int) -> tuple[float, float]:
-        device, rate, predict_s = alone(setting.batch), decoding, 0.0
+        decoded = decoding * setting.threads**0.95
+        device, rate, predict_s = alone(setting.batch), decoded, 0.0
         for _ in range(100):  # The more they do, the longer they wait for each other.
             busy = min(0.97, rate * (workers - 1) / device)
             predict_s = (1 + busy / (1 - busy) / 2) / device
-            rate = (rate + min(device / workers, 1 / (1 / decoding + predict_s))) / 2
+            rate = (rate + min(device / workers, 1 / (1 / decoded + predict_s))) / 2
         return rate, min(1.0, rate * predict_s)
 
     return Surface(
-        Machine(16, 128 * GIB, 1, 139 * GIB),
+        Machine(16, 128 * GIB, 1, gib * GIB),
         {"as-given": 5.0, "frozen": 2.0},
         each,
         lambda setting: (2 * GIB, 900 * MIB + setting.batch * 9 * MIB // 2),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.model.tuning import Machine, Measured, Setting
-from shoal.plan.memory import MARGIN, Line, Memory, fit
+from shoal.plan.memory import MARGIN, Growth, Memory, fit
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -20,18 +21,34 @@ def measured(batch: int, memory: int, device: int = 0, runtime: str = "as-given"
 
 
 @given(st.dictionaries(st.integers(1, 512), st.floats(1.0, 1e12), min_size=1, max_size=6))
-def test_no_point_is_above_the_line_and_the_line_never_falls(points: dict[int, float]) -> None:
-    line = fit(points)
-    assert line is not None
-    assert line.slope >= 0
+def test_growth_never_falls_and_what_a_batch_was_seen_to_hold_is_enough_for_it(
+    points: dict[int, float],
+) -> None:
+    growth = fit(points)
+    assert growth is not None
     rounding = 1e-9 * max(points.values())
-    assert all(line.at(batch) >= value - rounding for batch, value in points.items())
+    along = [growth.at(batch) for batch in range(1, 1024)]
+    assert all(before <= after + rounding for before, after in pairwise(along))
+    assert all(growth.at(batch) <= value + rounding for batch, value in points.items())
+    assert growth.at(max(points)) == pytest.approx(points[max(points)])
 
 
 def test_two_points_are_a_line_and_one_is_flat() -> None:
-    assert fit({1: 110.0, 4: 140.0}) == pytest.approx(Line(100.0, 10.0))
-    assert fit({4: 140.0}) == Line(140.0)
+    growth = fit({1: 110.0, 4: 140.0})
+    assert growth is not None
+    assert [growth.at(batch) for batch in (0, 1, 3, 4, 10)] == pytest.approx([100, 110, 130, 140, 200])
+    assert [growth.most(limit, 8) for limit in (99.0, 130.0, 1000.0)] == [0, 3, 8]
+    assert fit({4: 140.0}) == Growth(((4, 140.0),))
     assert fit({}) is None
+
+
+def test_a_leap_at_large_batches_says_nothing_about_small_ones() -> None:
+    """As libraries of a GPU take memory of their own from some size on: seen on a real one, in MB."""
+    memory = Memory(Machine(8, 256 * GIB, 1, 24 * GIB))
+    for batch, megabytes in ((4, 865), (121, 1430), (505, 6673), (1024, 6673)):
+        memory.hear(measured(batch, GIB, megabytes * MIB))
+    assert memory.fitting("as-given", 121, 16) == 13
+    assert 121 < memory.allowed("as-given", 8, 1024) < 240
 
 
 def test_a_batch_is_bounded_by_what_all_workers_of_the_node_hold_together() -> None:
@@ -70,6 +87,19 @@ def test_out_of_memory_halves_the_batch_for_good() -> None:
     later = Memory(Machine(2, 64 * GIB))
     later.read(json.loads(json.dumps(memory.document())))
     assert later.allowed("as-given", 2, 1024) == 32
+
+
+def test_what_ran_out_at_a_gpu_binds_as_many_workers_in_this_run() -> None:
+    machine = Machine(4, 64 * GIB, 1, 48 * GIB)
+    memory = Memory(machine)
+    memory.hear(measured(64, GIB, GIB))
+    memory.ran_out(Setting("as-given", 64, 1), 4)
+    assert memory.allowed("as-given", 4, 64) == 32
+    later = Memory(machine)
+    later.read(json.loads(json.dumps(memory.document())))
+    assert later.allowed("as-given", 4, 64) == 64
+    memory.crowded(4)
+    assert memory.allowed("as-given", 3, 64) == 64
 
 
 def test_out_of_memory_with_one_input_at_a_time_halves_the_workers() -> None:

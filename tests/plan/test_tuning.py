@@ -34,10 +34,10 @@ def test_memory_that_suffices_for_few_workers_leaves_the_others_without_items() 
 
 
 def test_after_out_of_memory_the_batch_stays_below_and_the_next_run_knows() -> None:
-    tuner = Tuner(Space(("as-given",), Machine(2, 8 * GIB, 1, 16 * GIB)))
+    tuner = Tuner(Space(("as-given",), Machine(2, 8 * GIB)))
     tuner.tell(0, Heard((measured(Setting("as-given", 64, 1), 1000.0),)))
     tuner.tell(0, Heard(out_of_memory=(Setting("as-given", 64, 1),)))
-    later = Tuner(Space(("as-given",), Machine(2, 8 * GIB, 1, 16 * GIB)), as_json(tuner.document()))
+    later = Tuner(Space(("as-given",), Machine(2, 8 * GIB)), as_json(tuner.document()))
     for each in (tuner, later):
         for worker in range(20):
             assert all(step.setting.batch <= 32 for step in each.ask(worker, 4096, None).steps)

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 AS_GIVEN = "as-given"
 """The runtime that every model has: what its file was made for."""
 
+LEAST_AT_A_GPU = 32
+"""With smaller batches most of a GPU is idle: where memory does not suffice for them, fewer workers are better."""
+
 
 class Setting(NamedTuple):
     """What a worker can be told to do differently."""
@@ -84,7 +87,8 @@ class Heard(NamedTuple):
     unusable: Mapping[str, str] = {}
     """Runtimes that cannot run this model, or do not agree, and why."""
     out_of_memory: tuple[Setting, ...] = ()
-    """Settings under which memory ran out; the worker went on with half the batch."""
+    """Settings under which memory ran out; the worker went on with half the batch. Where others share a GPU only the
+    first: what is left there for a moment says nothing."""
     fixed_rows: int = 0
     """How many inputs the model takes at once, no more and no fewer: others are filled up. 0 where any number does."""
 

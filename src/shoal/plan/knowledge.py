@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.model.tuning import Heard, Measured, Setting, Space
+from shoal.model.tuning import LEAST_AT_A_GPU, Heard, Measured, Setting, Space
 from shoal.plan import batching, usl
 from shoal.plan.arranging import Arrangement, Arranger, permitted
 from shoal.plan.curve import Curve, Estimate
@@ -255,7 +255,16 @@ class Knowledge:
         if self.space.workers is not None:
             # What is only expected to be too much is tried all the same: somebody wishes it.
             return min(wanted, self.memory.most or wanted)
-        return self.memory.fitting(self.chosen.runtime, self.space.batch or 1, wanted)
+        return self._fitting(wanted)
+
+    def _fitting(self, most: int) -> int:
+        """How many workers have memory for a batch. At a GPU for one that keeps it busy, where that leaves several."""
+        runtime, given = self.chosen.runtime, self.space.batch
+        fitting = self.memory.fitting(runtime, given or 1, most)
+        if not self.on_gpu or given is not None or not self.memory.is_known:
+            return fitting
+        least = min(LEAST_AT_A_GPU, self.space.largest_batch)
+        return min(fitting, max(2, self.memory.fitting(runtime, least, most)))
 
     # What was heard.
 
@@ -292,7 +301,7 @@ class Knowledge:
     def _shrink(self) -> None:
         """Where memory does not suffice for the workers, there are fewer, which share the cores."""
         current = self.arranger.current
-        fitting = self.memory.fitting(self.chosen.runtime, self.space.batch or 1, current.workers)
+        fitting = self._fitting(current.workers)
         if self.space.workers is None and self.memory.is_known and fitting < current.workers:
             threads = self.space.threads or max(1, self.space.machine.cpu // fitting)
             self.arranger.current = Arrangement(fitting, threads)

@@ -6,6 +6,8 @@ after a large one looks large, too: of several figures for a batch the smallest 
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -19,26 +21,40 @@ UNKNOWN_BYTES = 1 << 30
 """What a worker is thought to hold before one has told."""
 
 
-class Line(NamedTuple):
-    """Bytes by batch: a base, and so much for each input."""
+class Growth(NamedTuple):
+    """Bytes by batch: known points, straight lines between them, and so much for each input before and after them."""
 
-    base: float
+    points: tuple[tuple[int, float], ...]
+    """By batch; they never fall."""
     slope: float = 0.0
 
     def at(self, batch: int) -> float:
-        return self.base + self.slope * batch
+        after = bisect_right(self.points, batch, key=lambda point: point[0])
+        if after in (0, len(self.points)):
+            known, value = self.points[max(0, after - 1)]
+            return max(0.0, value + self.slope * (batch - known))
+        (left, low), (right, high) = self.points[after - 1 : after + 1]
+        return low + (high - low) * (batch - left) / (right - left)
+
+    def most(self, limit: float, largest: int) -> int:
+        """The largest batch, of those up to `largest`, that stays within the limit; 0 where none does."""
+        return bisect_right(range(1, largest + 1), limit, key=self.at)
 
 
-def fit(points: Mapping[int, float]) -> Line | None:
-    """The line by least squares, raised so that no point is above it; it never falls. None without points."""
+def fit(points: Mapping[int, float]) -> Growth | None:
+    """How memory grows by what was held: no batch takes more than a larger one was seen to. None without points."""
     if not points:
         return None
-    mean_x = sum(points) / len(points)
-    mean_y = sum(points.values()) / len(points)
-    spread = sum((x - mean_x) ** 2 for x in points)
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in points.items()) / spread if spread else 0.0
-    slope = max(0.0, slope)
-    return Line(max(0.0, *(y - slope * x for x, y in points.items())), slope)
+    lowest = math.inf
+    found: list[tuple[int, float]] = []
+    for batch in sorted(points, reverse=True):
+        lowest = min(lowest, points[batch])
+        found.insert(0, (batch, lowest))
+    mean_x = sum(batch for batch, _ in found) / len(found)
+    mean_y = sum(value for _, value in found) / len(found)
+    spread = sum((batch - mean_x) ** 2 for batch, _ in found)
+    slope = sum((batch - mean_x) * (value - mean_y) for batch, value in found) / spread if spread else 0.0
+    return Growth(tuple(found), max(0.0, slope))
 
 
 class Memory:
@@ -48,12 +64,13 @@ class Memory:
         self._machine = machine
         self._host: dict[str, dict[int, float]] = {}
         self._device: dict[str, dict[int, float]] = {}
-        self._fitted: dict[tuple[bool, str], Line | None] = {}
-        """Lines that were asked for since something new was heard."""
+        self._fitted: dict[tuple[bool, str], Growth | None] = {}
+        """What was asked for since something new was heard."""
         self._seen: dict[str, int] = {}
         """The largest batch that each runtime is known to manage."""
         self.largest: dict[str, int] = {}
-        """Bounds from what ran out of memory, by runtime."""
+        """Bounds from what ran out of memory, by runtime. At a GPU of this run, and of so many workers: others may have
+        been in the way."""
         self.suspected: dict[str, int] = {}
         """Bounds from workers that died with a batch, perhaps of something else: of this run alone."""
         self.most: int | None = None
@@ -92,6 +109,8 @@ class Memory:
     def crowded(self, workers: int) -> None:
         """Memory did not suffice for the model itself, with so many workers: there should be one less."""
         self.most = max(1, min(workers - 1, self.most or workers))
+        if self._machine.gpu > 0:  # The others have more now.
+            self.largest.clear()
 
     def allowed(self, runtime: str, workers: int, largest: int) -> int:
         """The largest batch that so many workers on a node may use at once; 1 at least."""
@@ -101,11 +120,8 @@ class Memory:
             (self._seen[name] // CLIMB for name, points in self._host.items() if len(points) > 1), default=1
         )
         largest = min(largest, CLIMB * max(1, known))
-        for line, limit in self._lines(runtime, workers):
-            if line.slope > 0:
-                largest = min(largest, max(1, int((limit - line.base) / line.slope)))
-            while largest > 1 and line.at(largest) > limit:  # Rounding; or the base alone is too much.
-                largest = largest - 1 if line.slope > 0 else 1
+        for growth, limit in self._limits(runtime, workers):
+            largest = growth.most(limit, largest)
         return max(1, largest)
 
     def bound(self, runtime: str, batch: int) -> int:
@@ -125,25 +141,25 @@ class Memory:
         """Whether so many workers with this batch stay within what there is, as far as is known."""
         if self.most is not None and workers > self.most:
             return False
-        return all(line.at(batch) <= limit for line, limit in self._lines(runtime, workers))
+        return all(growth.at(batch) <= limit for growth, limit in self._limits(runtime, workers))
 
     def expected(self, runtime: str, batch: int) -> int | None:
         """What one worker will hold with this batch; None where nothing is known."""
-        line = self._line(runtime)
-        return None if line is None else round(line.at(batch))
+        growth = self._growth(runtime)
+        return None if growth is None else round(growth.at(batch))
 
     def expected_on_device(self, runtime: str, batch: int) -> int | None:
         """The same on its GPU."""
-        line = self._line(runtime, device=True)
-        return None if line is None else round(line.at(batch))
+        growth = self._growth(runtime, device=True)
+        return None if growth is None else round(growth.at(batch))
 
     def _limit(self) -> float:
         return self._machine.memory_bytes * (1 - MARGIN)
 
-    def _lines(self, runtime: str, workers: int) -> list[tuple[Line, float]]:
-        """Each line with what a single worker may have, rounded so that both ways of asking agree."""
-        found: list[tuple[Line, float]] = []
-        host, device = self._line(runtime), self._line(runtime, device=True)
+    def _limits(self, runtime: str, workers: int) -> list[tuple[Growth, float]]:
+        """How memory grows, on the node and on its GPU, and what a single worker may have of it."""
+        found: list[tuple[Growth, float]] = []
+        host, device = self._growth(runtime), self._growth(runtime, device=True)
         if host is not None and self._machine.memory_bytes > 0:
             found.append((host, self._limit() / workers))
         if device is not None and self._machine.gpu > 0 and self._machine.gpu_memory_bytes > 0:
@@ -151,20 +167,19 @@ class Memory:
             found.append((device, self._machine.gpu_memory_bytes * (1 - MARGIN) / sharing))
         return found
 
-    def _line(self, runtime: str, *, device: bool = False) -> Line | None:
-        """Its own line; with a single point, as steep as the others; with none, the steepest and highest of them."""
+    def _growth(self, runtime: str, *, device: bool = False) -> Growth | None:
+        """Its own; with a single point, as steep as the others; with none, the steepest and highest of them."""
         if (device, runtime) not in self._fitted:
             points = self._device if device else self._host
             own = points.get(runtime, {})
-            line = fit(own)
+            growth = fit(own)
             others = [found for name, each in points.items() if name != runtime and (found := fit(each))]
             slope = max((other.slope for other in others), default=0.0)
-            if line is None and others:
-                line = Line(max(other.base for other in others), slope)
-            elif line is not None and len(own) == 1:
-                [(batch, value)] = own.items()
-                line = Line(max(0.0, value - slope * batch), slope) if slope else line
-            self._fitted[device, runtime] = line
+            if growth is None and others:
+                growth = Growth(((0, max(other.at(0) for other in others)),), slope)
+            elif growth is not None and len(own) == 1:
+                growth = growth._replace(slope=slope)
+            self._fitted[device, runtime] = growth
         return self._fitted[device, runtime]
 
     def document(self) -> dict[str, Any]:
@@ -181,7 +196,8 @@ class Memory:
         self._fitted.clear()
         self._host, self._device = _points(document["host"]), _points(document["device"])
         self._seen = {str(name): int(batch) for name, batch in document["seen"].items()}
-        self.largest = {str(name): int(batch) for name, batch in document["largest"].items()}
+        if self._machine.gpu == 0:
+            self.largest = {str(name): int(batch) for name, batch in document["largest"].items()}
 
 
 def _plain(points: Mapping[str, Mapping[int, float]]) -> dict[str, list[list[float]]]:

@@ -227,6 +227,43 @@ def test_a_gpu_that_fills_up_later_is_no_fault_of_the_inputs():
         made.run(GIVEN, taken(4), collected)
 
 
+class Crowded(Double):
+    """At a GPU that has room for so many inputs just now."""
+
+    device = "cuda"
+    room = 64
+
+    def predict(self, batch):
+        if len(batch) > self.room or max(batch) >= 1000:
+            raise OutOfMemory("CUDA out of memory")
+        return super().predict(batch)
+
+
+def test_a_gpu_that_others_have_filled_for_a_moment_says_little_about_batches():
+    model = Crowded()
+    made, _ = predicting(as_given=model)
+    made.others, model.room = 3, 10
+    asked = GIVEN._replace(batch=64)
+    made.run(asked, taken(64), Collected())
+    assert made.out_of_memory == [asked]  # And not that 32 and 16 were too much, too.
+    assert made.largest(asked) == 8
+    assert made.largest(GIVEN._replace(batch=40)) == 40  # Others get less, too.
+
+
+def test_small_batches_make_a_worker_leave_a_full_gpu_and_a_large_input_does_not():
+    model = Crowded()
+    made, _ = predicting(as_given=model)
+    made.others, collected = 3, Collected()
+    made.run(GIVEN._replace(batch=32), [*taken(31), Taken(31, value=np.float32(1000.0))], collected)
+    assert [position for position, _ in collected.errors] == [31]
+    model.room = 8
+    with pytest.raises(NoRoom, match="beside 3 other workers"):
+        made.run(GIVEN._replace(batch=32), taken(32), Collected())
+    made.others = 1  # The last two share what there is.
+    made.run(GIVEN._replace(batch=32), taken(32), Collected())
+    assert made.largest(GIVEN._replace(batch=32)) == 8
+
+
 def test_a_runtime_that_needs_more_memory_than_there_is_gives_way_at_a_single_input():
     class Hungry(Double):
         def predict(self, batch):

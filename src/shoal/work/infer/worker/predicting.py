@@ -10,7 +10,7 @@ from typing import Any
 
 from shoal.engine.workers.runner import Broken, Failed, NoRoom
 from shoal.engine.workers.stopwatch import Stopwatch
-from shoal.model.tuning import AS_GIVEN, Setting
+from shoal.model.tuning import AS_GIVEN, LEAST_AT_A_GPU, Setting
 from shoal.work.infer.base import Finish, OutOfMemory, Predictor, Prepare
 from shoal.work.infer.models import check_fits, difference
 from shoal.work.infer.models.telling import is_lost, lost
@@ -54,8 +54,10 @@ class Predicting:
         """Inputs that it failed on."""
         self._sentence: str | None = None
         """What to say of the model if it was its fault."""
-        self._caps: dict[str, int] = {}
-        """The largest batch for which memory suffices, by runtime, where it did not."""
+        self._caps: dict[str, tuple[int, int]] = {}
+        """The largest batch for which memory suffices, by runtime, where it did not; and the one that was asked for."""
+        self._again = False
+        """Whether a batch for which memory did not suffice is tried once more."""
         self.to_compare: set[str] = set()
         self.others = 0
         """Workers beside this one that can go on without it, if memory does not suffice for all."""
@@ -66,7 +68,9 @@ class Predicting:
 
     def largest(self, setting: Setting) -> int:
         """The batch that this setting may really have."""
-        return min(setting.batch, self._caps.get(setting.runtime, setting.batch))
+        cap, asked = self._caps.get(setting.runtime, (setting.batch, 0))
+        # Where less is asked for than was then, others may have less, too, and there is room for it.
+        return min(setting.batch, cap) if setting.batch >= asked else setting.batch
 
     def forget(self) -> None:
         """A new item begins: what is told about the last one has been told."""
@@ -155,17 +159,22 @@ class Predicting:
         """Memory ran out: again with half the batch. A single input that is too much for it is an error of its own,
         unless others that went well before would be, too: then the GPU is full of other workers."""
         count, said = len(good), in_a_line(error)
-        self.out_of_memory.append(setting._replace(batch=count))
+        sharing = self.others if self.holding.on_gpu() else 0
+        if count > 1 and sharing > 1 and setting.batch <= LEAST_AT_A_GPU and not self._again:
+            return self._once_more(setting, good, said, collected)
+        if not sharing or all(each.runtime != setting.runtime for each in self.out_of_memory):
+            self.out_of_memory.append(setting._replace(batch=count))
         if count > 1:
-            self._caps[setting.runtime] = count // 2
+            self._caps[setting.runtime] = (count // 2, setting.batch)
             return self._attempt(setting, good, collected)
         if self.holding.keep_only(setting):  # Another model was in its way.
             return self._attempt(setting, good, collected)
         if setting.runtime != AS_GIVEN:
             return self._blame(setting, good, error, collected)
-        if self.holding.on_gpu() and not self._still_does(setting):
-            full = f"There is not enough memory for the model beside {self.others} other workers: {said}"
-            raise NoRoom(full) if self.others else Misfit(f"There is not enough memory on the GPU: {said}")
+        if self.holding.on_gpu() and (self._well is None or not self._still_does(setting)):
+            if self.others:
+                raise NoRoom(self._full(said))
+            raise Misfit(f"There is not enough memory on the GPU: {said}")
         self._caps.pop(setting.runtime, None)  # It is the input, and others may go together again.
         if self._proven:
             self.out_of_memory = [each for each in self.out_of_memory if each.runtime != setting.runtime]
@@ -174,12 +183,28 @@ class Predicting:
         self._suspect(good[0], reason, sentence, collected)
         return setting.runtime
 
-    def _still_does(self, setting: Setting) -> bool:
-        """Whether an input that went well before does so now."""
-        if self._well is None:
-            return False
+    def _once_more(self, setting: Setting, good: Sequence[Taken], said: str, collected: Collected) -> str:
+        """A small batch, and a GPU that is full of others: one worker less is better than even smaller ones.
+
+        Unless it was so for a moment only, or an input is to blame.
+        """
+        if not self.holding.keep_only(setting) and not self._still_does(setting, len(good)):
+            raise NoRoom(self._full(said))
+        self._again = True
         try:
-            self._predict(setting, [self._well])
+            return self._attempt(setting, good, collected)
+        finally:
+            self._again = False
+
+    def _full(self, said: str) -> str:
+        return f"There is not enough memory for the model beside {self.others} other workers: {said}"
+
+    def _still_does(self, setting: Setting, count: int = 1) -> bool:
+        """Whether an input that went well before does so now, so many times; yes where none has yet."""
+        if self._well is None:
+            return True
+        try:
+            self._predict(setting, [self._well] * count)
         except (OutOfMemory, MemoryError):
             return False
         return True
