@@ -429,3 +429,16 @@ def heards(space: Space) -> st.SearchStrategy[Heard]:
 
 def as_json(document: Any) -> Any:
     return json.loads(json.dumps(document, allow_nan=False))
+
+
+def test_the_last_items_say_nothing_about_rates_as_others_are_idle() -> None:
+    tuner = Tuner(Space(("as-given",), Machine(2, 8 * GIB)))
+    tuner.active(2)
+    setting = tuner.chosen()[0]
+    for worker in (0, 1, 0, 1):
+        tuner.ask(worker, 100, 100_000)
+        tuner.tell(worker, Heard((measured(setting, 100.0),)))
+    for left in (200, 100):
+        tuner.ask(0, 100, left)
+        tuner.tell(0, Heard((measured(setting, 100.0 if left == 200 else 190.0),)))
+    assert tuner.rate_of_worker() == pytest.approx(100.0)

@@ -35,8 +35,8 @@ LOAD_S = 4.0
 """What loading a runtime takes, before it is known."""
 FEWER_WORKERS = Guess(0.95, 0.15)
 """What half the workers with twice the threads do on processors."""
-MORE_AT_A_GPU, FEWER_AT_A_GPU = Guess(1.1, 0.4), Guess(0.97, 0.15)
-"""The same for twice or half the workers at a GPU."""
+MORE_AT_A_GPU, FEWER_AT_A_GPU = Guess(1.1, 0.4), Guess(0.97, 0.3)
+"""The same for twice or half the workers at a GPU; for half where all of their time is spent waiting for it."""
 AS_MANY = Guess(1.0, 0.05)
 RELOAD = 1 / 5
 """Loading a runtime once more, for other threads, against the first time."""
@@ -47,13 +47,16 @@ def runtime(name: str, *, gpu: bool) -> Guess:
     return ON_GPU if gpu else RUNTIMES.get(name, OTHER)
 
 
-def arrangement(*, fewer: bool, same: bool, gpu: bool, cores: float = 1.0) -> Guess:
+def arrangement(*, fewer: bool, same: bool, gpu: bool, cores: float = 1.0, waiting: float = 1.0) -> Guess:
     """What another number of workers may do; with the `same` threads, fewer are tried where they promise as much.
 
     `cores` is how many times as many cores it has use for: more than 1 where some are idle for want of workers.
+    `waiting` is the share of their time that workers wait for a GPU now: fewer are in each other's way less.
     """
+    if gpu and fewer:
+        return FEWER_AT_A_GPU._replace(spread=FEWER_AT_A_GPU.spread * waiting**2)
     if gpu:
-        return FEWER_AT_A_GPU if fewer else MORE_AT_A_GPU
+        return MORE_AT_A_GPU
     guess = AS_MANY if same else FEWER_WORKERS
     return guess._replace(middle=guess.middle * math.sqrt(max(1.0, cores)))
 

@@ -90,16 +90,20 @@ def _doubt(known: Knowledge, name: str, now: Estimate, trying: Collection[str], 
 
 
 def arrangement(
-    known: Knowledge, alive: int, item_s: float, left_s: float
+    known: Knowledge, alive: int, item_s: float, left_s: float, at_least_s: float
 ) -> tuple[Arrangement, Setting] | None:
-    """Another arrangement that is worth a trial, and the setting for it; the reasons against others are kept."""
+    """Another arrangement that is worth a trial, and the setting for it; the reasons against others are kept.
+
+    Fewer workers at a GPU gain little: they are tried where `at_least_s` suffices for that.
+    """
     node_rate, law, current = known.rate(), known.law(), known.arranger.current
     if node_rate is None:
         return None
     enough = law.enough(current.workers) if law and len(known.scaling()) > 1 else current.workers
     for candidate in known.arranger.candidates(node_rate, enough, alive):
         setting = known.fitted(known.chosen._replace(threads=candidate.threads), candidate.workers)
-        reason = _against(known, candidate, setting, alive, item_s, left_s)
+        fewer_at_a_gpu = known.on_gpu and candidate.workers < current.workers
+        reason = _against(known, candidate, setting, alive, item_s, at_least_s if fewer_at_a_gpu else left_s)
         if reason is None:
             return candidate, setting
         known.arranger.reasons.setdefault(candidate, reason)
@@ -122,7 +126,8 @@ def _against(
     same = candidate.threads == current.threads
     busy = known.at_work() * current.threads
     cores = candidate.workers * candidate.threads / busy
-    guess = gains.arrangement(fewer=more < 0, same=same, gpu=known.on_gpu, cores=cores)
+    waiting = now.predicting if (now := known.estimate(known.chosen)) is not None else 1.0
+    guess = gains.arrangement(fewer=more < 0, same=same, gpu=known.on_gpu, cores=cores, waiting=waiting)
     share = 0.0 if same else gains.RELOAD * min(1.0, candidate.workers / current.workers)
     load_s = share * known.load_s.get(setting.runtime, 0.0) + (0.0 if same or more > 0 else CROWDED * item_s)
     benefit_s = gains.arrangement_s(guess, _most(known, more), left_s, TRIAL_ITEMS * item_s, load_s)

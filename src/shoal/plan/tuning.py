@@ -26,6 +26,8 @@ as long as larger batches are a lot better."""
 ENOUGH_MEASURED, ENOUGH_DOUBT = 2.5, 1.5
 """Measurements that decide about an arrangement; fewer do where it is more than so many deviations off."""
 MOST_ATTEMPTS = 3
+WORTH_A_LOOK = 5
+"""The rest of a run should be so many times as long as a look at another batch."""
 REFINE_EVERY, DOUBTFUL_EVERY = 20, 3
 """Once it is settled, every so many items there is a look at a neighbour: more often while one may be better."""
 DRIFT, DRIFT_KNOWN = 0.75, 0.6
@@ -70,6 +72,8 @@ class Tuner:
         """By host, as far as that was told."""
         self._blank = 0
         """Items of which nothing could be measured, while nothing is known: they were too short."""
+        self._given = 0
+        """Inputs that were handed out so far."""
         self._since_refined = 0
         self._refined_up = False
         self._reference: float | None = None
@@ -93,7 +97,9 @@ class Tuner:
         self._lost.discard(worker)
         if active is not None:
             self._active = max(1, active)
-        asked = self._next(worker, max(1, rows), self._left_s(left))
+        self._given += rows
+        late = self._is_late(rows, left)
+        asked = self._last() if late else self._next(worker, max(1, rows), self._left_s(left))
         self._asked[worker] = asked
         return asked.advice
 
@@ -186,6 +192,19 @@ class Tuner:
 
     # What is next for a worker.
 
+    def _is_late(self, rows: int, left: int | None) -> bool:
+        """Whether others will have nothing to do before this item ends: it would be quicker than it is otherwise."""
+        workers = self._active or 1
+        if left is None or workers == 1 or self._known.rate_of_worker() is None:
+            return False
+        return left - rows < workers * rows / 2
+
+    def _last(self) -> Asked:
+        """Nothing is found out any more: all go on as is best."""
+        if self._arranger.trial is not None:
+            self._arranger.conclude(None, adopt=False)
+        return self._handed(Step(self._known.chosen))._replace(clean=False)
+
     def _next(self, worker: int, rows: int, left_s: float | None) -> Asked:
         if left_s is None:
             return self._handed(Step(self._known.chosen))
@@ -206,10 +225,10 @@ class Tuner:
             if runtime is not None:
                 return self._tried(runtime, best, rows)
             setting = self._worth_measuring(loaded, rows, left_s)
-            if setting is not None:
+            if setting is not None and self._is_worth_a_look(setting, left_s):
                 return self._explored(setting, best, rows)
             measured = self._known.estimate(self._known.chosen) is not None
-            if measured and not any(each.role != "work" for each in self._asked.values()):
+            if setting is None and measured and not any(each.role != "work" for each in self._asked.values()):
                 self._known.settle()
         return self._handed(Step(best))
 
@@ -294,6 +313,10 @@ class Tuner:
         names = [name for name in self._known.usable() if name in loaded]
         return exploring.best_hope(self._known, names, rows, self._pending, exploring.MOST_MEASURED)
 
+    def _is_worth_a_look(self, setting: Setting, left_s: float) -> bool:
+        rate = self._known.rate_of_worker() or math.inf
+        return left_s >= WORTH_A_LOOK * batching.rows_needed(setting.batch, rate) / rate
+
     def _neighbour(self, rows: int, left_s: float) -> Setting | None:
         """Now and then, when all is settled: one that may be better after all, or else half or twice the batch."""
         self._since_refined += 1
@@ -331,7 +354,9 @@ class Tuner:
             return False
         if self._trying() or self._worth_trying((), rows, left_s) is not None:
             return False
-        found = trying.arrangement(known, alive, rows / now.rate, left_s)
+        # A run of which the end is not known has probably as much to come as there was, and perhaps no more.
+        at_least_s = min(left_s, self._given / (now.rate * max(1, alive)))
+        found = trying.arrangement(known, alive, rows / now.rate, left_s, at_least_s)
         if found is None:
             return False
         self._arranger.begin(*found, instead=known.chosen)

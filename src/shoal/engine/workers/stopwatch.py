@@ -14,15 +14,20 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Stopwatch:
-    """Seconds by phase, summed over the threads that spent them."""
+    """Seconds by phase, summed over the threads that spent them; and how many things they got ready."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.seconds: dict[str, float] = {}
+        self.ready = 0
 
     def add(self, phase: str, seconds: float) -> None:
         with self._lock:
             self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def count(self, number: int) -> None:
+        with self._lock:
+            self.ready += number
 
     @contextmanager
     def measuring(self, phase: str) -> Iterator[None]:

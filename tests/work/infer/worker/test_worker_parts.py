@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 
 import numpy as np
 import pytest
@@ -420,6 +421,17 @@ def test_the_steps_of_an_item_are_gone_through_in_order_and_the_last_goes_on():
     assert result(collected) == {n: 2.0 * n for n in range(31)}
     rows = {entry.setting.batch: entry.rows for entry in heard.measured}
     assert rows == {2: 4, 5: 15}, "two batches warm a model up, one a new size"
+
+
+@pytest.mark.parametrize(("more", "rows"), [(True, 8), (False, 16)], ids=["more to read", "all read"])
+def test_what_lay_ready_before_does_not_make_a_setting_look_faster(more, rows):
+    made, _ = predicting(as_given=Double())
+    intake = Intake(Numbers(32, ()), Prepare(), made.watch)
+    with ThreadPoolExecutor(1) as others:
+        intake.reach_ahead(others, 32)
+    course = Course(made, Readers(remote=False, on_gpu=False))
+    _, heard = course.go(intake, Advice((Step(GIVEN._replace(batch=8)),)), repeat(more))
+    assert [entry.rows for entry in heard.measured] == [rows]  # Two batches of four only warmed it up.
 
 
 def test_an_item_smaller_than_a_batch_is_measured_by_the_batch_it_had():

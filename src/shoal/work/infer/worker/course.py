@@ -20,6 +20,17 @@ class Meter:
         self.seconds = 0.0
         self.predict_s = 0.0
         self.memory = 0
+        self.ready = 0
+        """Inputs that were prepared meanwhile, perhaps for later."""
+        self.kept_reading = True
+        """Whether there was always more to prepare."""
+
+    def lasting_rows(self) -> int:
+        """How many inputs can be done in as much time for long: those that lay ready are used up once.
+
+        That is half of them at most: a batch was prepared ahead for each one that was done.
+        """
+        return min(self.rows, max(self.ready, -(-self.rows // 2))) if self.kept_reading else self.rows
 
 
 class Course:
@@ -29,8 +40,11 @@ class Course:
         self._predicting = predicting
         self._readers = readers
 
-    def go(self, intake: Intake, advice: Advice, after: Iterator[None]) -> tuple[Collected, Heard]:
-        """Do what is left of the intake. `after` is advanced once a batch, to read ahead in the next item."""
+    def go(self, intake: Intake, advice: Advice, after: Iterator[bool]) -> tuple[Collected, Heard]:
+        """Do what is left of the intake. `after` is advanced once a batch, to read ahead in the next item.
+
+        It says whether there is more to read.
+        """
         collected = Collected()
         meters: dict[Setting, Meter] = {}
         predicting = self._predicting
@@ -43,7 +57,7 @@ class Course:
             Measured(
                 setting,
                 advice.workers,
-                meter.rows,
+                meter.lasting_rows(),
                 meter.seconds,
                 meter.predict_s,
                 meter.memory,
@@ -70,13 +84,14 @@ class Course:
         intake: Intake,
         collected: Collected,
         meters: dict[Setting, Meter],
-        after: Iterator[None],
+        after: Iterator[bool],
     ) -> None:
         predicting, holding = self._predicting, self._predicting.holding
         left = rows
         while left > 0 and len(intake):
             batch = min(left, predicting.largest(setting))
             began, predicted = now(), predicting.watch.seconds.get("predicting", 0.0)
+            ready = predicting.watch.ready
             loading = sum(holding.load_s.values())
             executor = self._readers.executor(setting.threads)
             if executor is not None:
@@ -85,7 +100,7 @@ class Course:
             left -= len(taken)
             before = len(collected.errors)
             runtime = predicting.run(setting, taken, collected)
-            next(after, None)
+            reading = next(after, False)
             loaded = sum(holding.load_s.values()) > loading
             all_bad = len(collected.errors) - before == len(taken)
             if runtime is None or all_bad:
@@ -94,6 +109,8 @@ class Course:
                 used = Setting(runtime, len(taken), setting.threads)
                 meter = meters.setdefault(used, Meter())
                 meter.rows += len(taken)
+                meter.ready += predicting.watch.ready - ready
+                meter.kept_reading = meter.kept_reading and reading
                 meter.seconds += now() - began
                 meter.predict_s += predicting.watch.seconds.get("predicting", 0.0) - predicted
                 meter.memory = max(meter.memory, memory_bytes())

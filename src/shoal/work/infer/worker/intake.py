@@ -122,3 +122,4 @@ class Intake:
             decoding += now() - middle
         self._watch.add("reading", reading)
         self._watch.add("decoding", decoding)
+        self._watch.count(len(positions))

@@ -146,8 +146,11 @@ class InferRunner:
             intake.give_up()
         return Intake(self._open(work.params[LIST]), self._prepare, self._watch)
 
-    def _read_on(self, work: Work, intake: Intake, pulse: Pulse) -> Iterator[None]:
-        """Advanced once a batch: when all of this item is being read, the next one's inputs are."""
+    def _read_on(self, work: Work, intake: Intake, pulse: Pulse) -> Iterator[bool]:
+        """Advanced once a batch: when all of this item is being read, the next one's inputs are.
+
+        Gives whether there is more to read: otherwise those that do are idle.
+        """
         while True:
             pulse.beat()
             setting = Advice.read(work.params[ADVICE]).steps[-1].setting
@@ -159,7 +162,8 @@ class InferRunner:
                     self._next = (upcoming, Intake(opened, self._prepare, self._watch))
                 if self._next is not None:
                     self._next[1].reach_ahead(executor, self._readers.depth(setting.batch))
-            yield
+            following = self._next[1] if self._next is not None else None
+            yield not intake.all_asked_for or (following is not None and not following.all_asked_for)
 
 
 def _reasons(opened: Opened, collected: Collected) -> list[tuple[dict[str, Any], str]]:
