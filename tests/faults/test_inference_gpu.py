@@ -22,6 +22,7 @@ pytestmark = pytest.mark.torch
 
 INPUTS = 600
 BROKEN = 1
+MANY = 5000
 CONTEXT, MODEL, EACH = 512, 100, 40
 """Megabytes of a process, a copy of the model, and each input of a batch."""
 NETWORK = {"model": {"torchscript": "model.pt"}, "limits": {"errors": "1%"}}
@@ -108,9 +109,10 @@ def test_batches_and_workers_that_a_gpu_has_no_memory_for_become_fewer(network):
 def test_fewer_workers_share_a_gpu_of_which_others_hold_the_most(network):
     """Four have room for the model, and hardly for a batch; it is not seen how much others hold."""
     Gpu(network, 4 * (CONTEXT + MODEL + 4 * EACH), each_s=0.003, told=40_000)
-    changed = {**NETWORK, "resources": {"cpu": 0.5}}
+    broken = fill(network.folder / "many", MANY)
+    changed = {**NETWORK, "resources": {"cpu": 0.5}, "input": {"images": "many/"}}
     ended = network.json("run", inference(network, tune={"item": 64, "workers": 4}, **changed), "--json")
-    assert_whole(network, ended)
+    assert (ended["infer"]["rows"], ended["infer"]["errors"]) == (MANY - len(broken), len(broken))
     assert decisions(ended)["workers"][0] in (2, 3)
     assert decisions(ended)["batch"][0] >= 8
 

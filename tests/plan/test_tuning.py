@@ -442,3 +442,17 @@ def test_the_last_items_say_nothing_about_rates_as_others_are_idle() -> None:
         tuner.ask(0, 100, left)
         tuner.tell(0, Heard((measured(setting, 100.0 if left == 200 else 190.0),)))
     assert tuner.rate_of_worker() == pytest.approx(100.0)
+
+
+def test_batches_at_a_gpu_have_sizes_that_it_computes_without_waste() -> None:
+    machine = Machine(2, 8 * GIB, 1, 16 * GIB)
+    tuner = Tuner(Space(("as-given",), machine, largest_batch=100))
+    asked = set()
+    for number in range(40):
+        advice = tuner.ask(0, 4096, 1_000_000)
+        asked |= {step.setting.batch for step in advice.steps}
+        points = (measured(step.setting, 1000.0 + number % 3) for step in advice.steps)
+        tuner.tell(0, Heard(tuple(points)))
+    assert {batch for batch in asked if batch > 32} == {64, 96}
+    given = Tuner(Space(("as-given",), machine, batch=100))
+    assert given.ask(0, 4096, 1_000_000).steps[0].setting.batch == 100

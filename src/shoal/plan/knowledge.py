@@ -22,9 +22,12 @@ LONGEST_S, FEW = 2.0, 4
 """A batch should take no longer than this, unless it has only a few inputs: measuring it would take too long."""
 PARABOLA = 2.0
 """What a batch's neighbours count against measurements of the batch itself."""
-LEAN, LEAN_S = 0.02, 0.25
+LEAN, LEAN_S = 0.02, 0.4
 """At a GPU twice the batch may cost so much: it keeps the GPU busy for less time, which is not seen where workers wait
-for their cores. Up to batches that take a worker so long; larger ones would make the run end unevenly."""
+for their cores. Up to batches that take a worker so long: larger ones have to gain as much, as they make the run end
+unevenly."""
+GRAIN = 32
+"""At a GPU larger batches are several times this: what computes there takes so many at once, or wastes the rest."""
 WORTH_LOADING, WORTH_LOADING_AT_ONCE = 0.02, 0.1
 """What another runtime must gain: once that is sure, and after a first look."""
 SURE = 2.0
@@ -77,7 +80,8 @@ class Knowledge:
         found = self.curve.estimate(setting, self.at_work())
         if found is None or not self.on_gpu:
             return found
-        doublings = math.log2(max(1.0, min(setting.batch, LEAN_S * found.rate)))
+        long = math.log2(max(1.0, LEAN_S * found.rate))
+        doublings = long - abs(math.log2(setting.batch) - long)
         return found._replace(score=found.score * (1 + LEAN * doublings))
 
     def at_work(self) -> int:
@@ -244,6 +248,8 @@ class Knowledge:
 
     def _whole(self, runtime: str, batch: int, workers: int | None = None) -> int:
         """So many that none have to be filled up, where memory allows them: the model computes as many anyway."""
+        if self.fixed_rows == 1 and self.on_gpu and self.space.batch is None and batch > GRAIN:
+            return batch // GRAIN * GRAIN
         whole = -(-batch // self.fixed_rows) * self.fixed_rows
         if whole == batch or whole > self.memory.bound(runtime, self.space.largest_batch):
             return batch

@@ -136,6 +136,18 @@ def pretend(torch: Any) -> None:
     torch.cuda.reset_peak_memory_stats = reset
     torch.cuda.synchronize = allocator.answer
 
+    class Event:
+        def __init__(self, *, blocking: bool) -> None:
+            assert blocking
+
+        def record(self) -> None:
+            """Nothing: all that was asked for is done."""
+
+        def synchronize(self) -> None:
+            allocator.answer()
+
+    torch.cuda.Event = Event
+
 
 def know(installed: Any) -> None:
     """Let Shoal find a build of torch that can use it."""

@@ -20,6 +20,14 @@ def uses_gpu(torch: Any) -> bool:
     return bool(torch.cuda.is_initialized())
 
 
+def wait(torch: Any) -> None:
+    """Until the GPU has done what it was given, asleep: otherwise a thread that waits uses a core."""
+    if uses_gpu(torch):
+        event = torch.cuda.Event(blocking=True)
+        event.record()
+        event.synchronize()
+
+
 def check(torch: Any) -> None:
     """Wait for what the GPU has been given. Raises, again and again, where it can no longer be used."""
     if uses_gpu(torch):

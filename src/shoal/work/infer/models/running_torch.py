@@ -83,7 +83,10 @@ class TorchPredictor(ArrayPredictor):
         if torch.get_num_threads() != self._threads:
             torch.set_num_threads(self._threads)
         with torch.inference_mode():
-            return tuple(_own(tensor) for tensor in _tensors(self._called(self._given(batch))))
+            outputs = tuple(_tensors(self._called(self._given(batch))))
+            if self.device == "cuda":
+                cuda.wait(torch)
+            return tuple(_own(tensor) for tensor in outputs)
 
     def _called(self, given: Any) -> Any:
         """Pictures come to a GPU with their channels last, which is faster. Modules that cannot take it get a copy."""
