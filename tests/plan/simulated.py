@@ -348,6 +348,19 @@ def h200(decoding: float = 950.0, gib: int = 139) -> Surface:
     )
 
 
+def crowded_gpu() -> Surface:
+    """A GPU that is the limit, and the slower the more share it; it takes one that decodes with all cores."""
+
+    def each(setting: Setting, workers: int) -> tuple[float, float]:
+        device = 8000 * setting.batch / (setting.batch + 16) / (1 + 0.03 * max(0, workers - 4))
+        decoded = 3000.0 * setting.threads
+        rate = min(device / workers, 1 / (1 / decoded + 1 / device))
+        return rate, 1 - rate / decoded
+
+    memory = (2 * GIB, 900 * MIB)
+    return Surface(Machine(16, 128 * GIB, 1, 139 * GIB), {"as-given": 5.0}, each, lambda _: memory)
+
+
 def contended(cores: int) -> float:
     """What each of so many cores does when four do no more than three."""
     return (1.0, 1.0, 0.97, 0.9, 0.675)[cores] if cores <= 4 else 2.7 / cores

@@ -60,7 +60,7 @@ def test_where_a_worker_found_no_room_there_is_one_less() -> None:
 def test_the_first_worker_that_is_up_counts_those_that_still_start() -> None:
     tuner = Tuner(Space(("as-given",), Machine(8, 64 * GIB, 1, 48 * GIB)))
     tuner.active(1)
-    assert tuner.ask(0, 8, 100_000)[1:] == (1, 8)
+    assert tuner.ask(0, 8, 100_000)[1:] == (1, 8, 8)
     tuner.active(2)
     tuner.ask(1, 8, 100_000)
     tuner.active(8)
@@ -438,10 +438,14 @@ def test_the_last_items_say_nothing_about_rates_as_others_are_idle() -> None:
     for worker in (0, 1, 0, 1):
         tuner.ask(worker, 100, 100_000)
         tuner.tell(worker, Heard((measured(setting, 100.0),)))
-    for left in (200, 100):
-        tuner.ask(0, 100, left)
-        tuner.tell(0, Heard((measured(setting, 100.0 if left == 200 else 190.0),)))
+    for worker in (0, 1, 0, 1):
+        tuner.ask(worker, 100, 150)
+        tuner.tell(worker, Heard((measured(setting, 190.0),)))
     assert tuner.rate_of_worker() == pytest.approx(100.0)
+    for worker in (0, 1, 0, 1):
+        tuner.ask(worker, 100, 1000)
+        tuner.tell(worker, Heard((measured(setting, 190.0),)))
+    assert tuner.rate_of_worker() != pytest.approx(100.0)
 
 
 def test_batches_at_a_gpu_have_sizes_that_it_computes_without_waste() -> None:
@@ -456,3 +460,13 @@ def test_batches_at_a_gpu_have_sizes_that_it_computes_without_waste() -> None:
     assert {batch for batch in asked if batch > 32} == {64, 96}
     given = Tuner(Space(("as-given",), machine, batch=100))
     assert given.ask(0, 4096, 1_000_000).steps[0].setting.batch == 100
+
+
+def test_every_gpu_of_a_node_is_used_however_large_the_model_is() -> None:
+    machine = Machine(8, 512 * GIB, 4, 80 * GIB, places=4)
+    tuner = Tuner(Space(("as-given",), machine))
+    assert tuner.active(4) == 4
+    large = measured(Setting("as-given", 4, 2), 10.0, workers=4)._replace(device_bytes=60 * GIB)
+    tuner.tell(0, Heard((large,)))
+    assert tuner.active(4) == 4
+    assert tuner.ask(0, 100, 100_000).sharing == 1

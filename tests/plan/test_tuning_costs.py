@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -14,13 +16,14 @@ from plan.simulated import (
     alone,
     compare,
     contended,
+    crowded_gpu,
     filled_up,
     gpu,
     h200,
     resnet,
     tiny,
 )
-from shoal.model.tuning import Heard
+from shoal.model.tuning import Advice, Heard
 from shoal.plan.tuning import Tuner
 from shoal.plan.usl import Usl
 
@@ -66,6 +69,33 @@ def test_a_gpu_is_used_well_although_its_cores_cannot_keep_it_busy() -> None:
         assert workers == 16
         assert result.choice >= 0.95
         assert result.regret <= 0.05
+
+
+@pytest.mark.parametrize("gib", [8, 18, 24])
+def test_a_gpu_with_little_memory_is_shared_by_fewer_workers_with_batches_that_pay(gib: int) -> None:
+    """With 18 GiB, 16 workers have room for batches of 4."""
+    results = [compare(h200(gib=gib), seed, best_s=45.0) for seed in range(2)]
+    for result in results:
+        assert result.tuner.chosen()[0].batch >= 32
+        assert result.choice >= 0.95
+        assert result.regret <= 0.1
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "unknown"])
+def test_fewer_workers_are_tried_at_a_gpu_that_all_wait_for_once_it_pays(is_known: bool) -> None:
+    """Also where the end is not known for long: then later."""
+    surface = crowded_gpu()
+    tuner = Tuner(surface.space())
+    if not is_known:
+        tuner.ask = partial(_forgetful, tuner.ask)  # type: ignore[method-assign]
+    seconds = Node(surface, tuner, 0).run(3_000_000)
+    assert tuner.chosen()[1] <= 4
+    best = 3_000_000 / surface.node(*surface.best())
+    assert seconds <= best * (1.1 if is_known else 1.2)
+
+
+def _forgetful(ask: Callable[..., Advice], worker: int, rows: int, left: int | None) -> Advice:
+    return ask(worker, rows, None)
 
 
 @pytest.mark.parametrize("rows", [24, 64])

@@ -42,16 +42,19 @@ class Advice(NamedTuple):
     """How many workers of the node are given items meanwhile."""
     meant: int = 1
     """How many it is meant to have, once all have started: so many will hold the model."""
+    sharing: int = 1
+    """How many of them share a GPU, where there are any."""
 
     def plain(self) -> list[Any]:
         """As JSON values."""
-        return [self.workers, self.meant, [[*step.setting, step.rows] for step in self.steps]]
+        steps = [[*step.setting, step.rows] for step in self.steps]
+        return [self.workers, self.meant, self.sharing, steps]
 
     @classmethod
     def read(cls, values: Sequence[Any]) -> Advice:
         """From `plain`."""
-        workers, meant, steps = values
-        return cls(tuple(Step(Setting(*step[:3]), step[3]) for step in steps), workers, meant)
+        workers, meant, sharing, steps = values
+        return cls(tuple(Step(Setting(*step[:3]), step[3]) for step in steps), workers, meant, sharing)
 
 
 class Measured(NamedTuple):

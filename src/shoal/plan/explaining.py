@@ -157,6 +157,7 @@ def document(known: Knowledge) -> dict[str, Any]:
         | {"workers": known.arranger.current.workers, "at_work": known.at_work(), "rate": known.rate()},
         "settled": known.settled,
         "settled_with": known.settled_with,
+        "fixed_rows": known.fixed_rows,
         "points": known.curve.document(),
         "arrangements": [
             {"workers": each.workers, "threads": each.threads, "node_rate": rate}

@@ -131,7 +131,7 @@ class Knowledge:
         scores = {setting.batch: estimate.score for setting, estimate in known.items()}
         rate = max((estimate.rate for estimate in known.values()), default=0.0)
         following = batching.next_to(scores, self.largest(runtime)) if scores else []
-        whole = dict.fromkeys(self._whole(runtime, batch) for batch in following)
+        whole = dict.fromkeys(self._whole(runtime, self._grained(batch)) for batch in following)
         return [batch for batch in whole if batch not in scores and batch <= max(FEW, rate * LONGEST_S)]
 
     def rises(self, rows: float = math.inf) -> bool:
@@ -243,13 +243,15 @@ class Knowledge:
         if self.space.batch is not None:
             return setting._replace(batch=self.space.batch)
         largest = self.memory.allowed(setting.runtime, workers, self.space.largest_batch)
-        batch = max(1, min(setting.batch, largest))
+        batch = self._grained(max(1, min(setting.batch, largest)))
         return setting._replace(batch=self._whole(setting.runtime, batch, workers))
+
+    def _grained(self, batch: int) -> int:
+        """At a GPU not more than this, and nothing wasted."""
+        return batch // GRAIN * GRAIN if self.on_gpu and self.fixed_rows == 1 and batch > GRAIN else batch
 
     def _whole(self, runtime: str, batch: int, workers: int | None = None) -> int:
         """So many that none have to be filled up, where memory allows them: the model computes as many anyway."""
-        if self.fixed_rows == 1 and self.on_gpu and self.space.batch is None and batch > GRAIN:
-            return batch // GRAIN * GRAIN
         whole = -(-batch // self.fixed_rows) * self.fixed_rows
         if whole == batch or whole > self.memory.bound(runtime, self.space.largest_batch):
             return batch
@@ -261,16 +263,16 @@ class Knowledge:
         if self.space.workers is not None:
             # What is only expected to be too much is tried all the same: somebody wishes it.
             return min(wanted, self.memory.most or wanted)
-        return self._fitting(wanted)
+        return self.fitting(wanted)
 
-    def _fitting(self, most: int) -> int:
+    def fitting(self, most: int) -> int:
         """How many workers have memory for a batch. At a GPU for one that keeps it busy, where that leaves several."""
         runtime, given = self.chosen.runtime, self.space.batch
         fitting = self.memory.fitting(runtime, given or 1, most)
         if not self.on_gpu or given is not None or not self.memory.is_known:
             return fitting
         least = min(LEAST_AT_A_GPU, self.space.largest_batch)
-        return min(fitting, max(2, self.memory.fitting(runtime, least, most)))
+        return min(fitting, max(2 * self.space.machine.gpu, self.memory.fitting(runtime, least, most)))
 
     # What was heard.
 
@@ -307,7 +309,7 @@ class Knowledge:
     def _shrink(self) -> None:
         """Where memory does not suffice for the workers, there are fewer, which share the cores."""
         current = self.arranger.current
-        fitting = self._fitting(current.workers)
+        fitting = self.fitting(current.workers)
         if self.space.workers is None and self.memory.is_known and fitting < current.workers:
             threads = self.space.threads or max(1, self.space.machine.cpu // fitting)
             self.arranger.current = Arrangement(fitting, threads)
@@ -327,6 +329,7 @@ class Knowledge:
         What a runtime cannot do, and by how much it differs, is found out anew: it may have been updated since.
         """
         self.memory.read(known["memory"])
+        self.fixed_rows = int(known.get("fixed_rows", 1)) if self.space.batch is None else 1
         self.curve.read(list(known["points"]))
         self.load_s = {str(name): float(value) for name, value in known["load_s"].items()}
         anew = known["unusable"]

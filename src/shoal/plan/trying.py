@@ -90,11 +90,11 @@ def _doubt(known: Knowledge, name: str, now: Estimate, trying: Collection[str], 
 
 
 def arrangement(
-    known: Knowledge, alive: int, item_s: float, left_s: float, at_least_s: float
+    known: Knowledge, alive: int, item_s: float, left_s: float, surely_s: float
 ) -> tuple[Arrangement, Setting] | None:
     """Another arrangement that is worth a trial, and the setting for it; the reasons against others are kept.
 
-    Fewer workers at a GPU gain little: they are tried where `at_least_s` suffices for that.
+    Fewer workers at a GPU gain little: they are tried where what is surely left suffices for that.
     """
     node_rate, law, current = known.rate(), known.law(), known.arranger.current
     if node_rate is None:
@@ -103,7 +103,7 @@ def arrangement(
     for candidate in known.arranger.candidates(node_rate, enough, alive):
         setting = known.fitted(known.chosen._replace(threads=candidate.threads), candidate.workers)
         fewer_at_a_gpu = known.on_gpu and candidate.workers < current.workers
-        reason = _against(known, candidate, setting, alive, item_s, at_least_s if fewer_at_a_gpu else left_s)
+        reason = _against(known, candidate, setting, alive, item_s, surely_s if fewer_at_a_gpu else left_s)
         if reason is None:
             return candidate, setting
         known.arranger.reasons.setdefault(candidate, reason)
@@ -118,7 +118,8 @@ def _against(
     more = candidate.workers - current.workers
     if candidate.workers > alive:
         return f"only {alive} worker{' is' if alive == 1 else 's are'} there"
-    if not known.memory.holds(setting.runtime, setting.batch, candidate.workers):
+    fits = known.memory.holds(setting.runtime, setting.batch, candidate.workers)
+    if not fits or (known.space.workers is None and known.fitting(candidate.workers) < candidate.workers):
         return "memory does not suffice"
     is_fitted = len(known.scaling()) > 1
     if known.on_gpu and law is not None and is_fitted and more > 0 and not law.pays(current.workers, more):

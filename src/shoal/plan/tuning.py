@@ -16,6 +16,7 @@ from shoal.plan import batching, explaining, exploring, gains, trying
 from shoal.plan.arranging import Trial
 from shoal.plan.curve import KEPT
 from shoal.plan.knowledge import SURE
+from shoal.plan.remaining import Remaining
 
 FIRST_ROWS = 4
 FIRST_BATCH = 4
@@ -33,8 +34,6 @@ REFINE_EVERY, DOUBTFUL_EVERY = 20, 3
 DRIFT, DRIFT_KNOWN = 0.75, 0.6
 """Rates that fall below this share, or rise accordingly, mean that things are not as they were."""
 RECENT = 5
-UNKNOWN_LEFT_S = 600.0
-"""While it is not known how much is left, there is probably a lot."""
 SUSPICIOUS = 2
 """Workers that die with a batch that is larger than any before, until it is thought to be the batch."""
 
@@ -72,8 +71,7 @@ class Tuner:
         """By host, as far as that was told."""
         self._blank = 0
         """Items of which nothing could be measured, while nothing is known: they were too short."""
-        self._given = 0
-        """Inputs that were handed out so far."""
+        self._remaining = Remaining()
         self._since_refined = 0
         self._refined_up = False
         self._reference: float | None = None
@@ -89,7 +87,8 @@ class Tuner:
         return min(alive, wanted)
 
     def ask(self, worker: int, rows: int, left: int | None, active: int | None = None) -> Advice:
-        """How to go about the next item of this worker, which has `rows` inputs; `left` are left in the whole run.
+        """How to go about the next item of this worker, which has `rows` inputs; of the whole run, with these, `left`
+        are in nobody's hands; None while that is not known.
 
         `active` workers of its node are given items; None means that `active` was asked for its node last.
         """
@@ -97,9 +96,8 @@ class Tuner:
         self._lost.discard(worker)
         if active is not None:
             self._active = max(1, active)
-        self._given += rows
-        late = self._is_late(rows, left)
-        asked = self._last() if late else self._next(worker, max(1, rows), self._left_s(left))
+        self._remaining.hand_out(rows, left)
+        asked = self._next(worker, max(1, rows))
         self._asked[worker] = asked
         return asked.advice
 
@@ -192,22 +190,15 @@ class Tuner:
 
     # What is next for a worker.
 
-    def _is_late(self, rows: int, left: int | None) -> bool:
-        """Whether others will have nothing to do before this item ends: it would be quicker than it is otherwise."""
-        workers = self._active or 1
-        if left is None or workers == 1 or self._known.rate_of_worker() is None:
-            return False
-        return left - rows < workers * rows / 2
-
-    def _last(self) -> Asked:
-        """Nothing is found out any more: all go on as is best."""
-        if self._arranger.trial is not None:
-            self._arranger.conclude(None, adopt=False)
-        return self._handed(Step(self._known.chosen))._replace(clean=False)
-
-    def _next(self, worker: int, rows: int, left_s: float | None) -> Asked:
-        if left_s is None:
+    def _next(self, worker: int, rows: int) -> Asked:
+        rate = self._rate()
+        if rate is None:
             return self._handed(Step(self._known.chosen))
+        left_s = self._remaining.seconds(rate)
+        if self._remaining.is_late(rows, self._active or 1):
+            return self._last(worker, left_s)
+        if self._known.settled and self._known.on_gpu and self._remaining.is_to_look_again():
+            self._known.settled = False
         trial = self._arranger.trial
         if trial is None and self._begin_arrangement(rows, left_s):
             trial = self._arranger.trial
@@ -229,8 +220,16 @@ class Tuner:
                 return self._explored(setting, best, rows)
             measured = self._known.estimate(self._known.chosen) is not None
             if setting is None and measured and not any(each.role != "work" for each in self._asked.values()):
+                if not self._known.settled:
+                    self._remaining.settle()
                 self._known.settle()
         return self._handed(Step(best))
+
+    def _last(self, worker: int, left_s: float) -> Asked:
+        """Nothing is found out any more: all go on as is best."""
+        if self._arranger.trial is not None:
+            self._arranger.conclude(None, adopt=False)
+        return self._handed(Step(self._best_for(worker, left_s)))._replace(clean=False)
 
     def _handed(self, *steps: Step, role: str = "work", tries: Setting | None = None) -> Asked:
         workers = self._known.workers()
@@ -238,7 +237,8 @@ class Tuner:
         now = self._arranger.round
         trial = self._arranger.trial  # Workers that get used to more threads are in the way of the others.
         clean = all(each.round == now for each in self._asked.values()) and (trial is None or trial.running)
-        advice = Advice(fitted, min(workers, self._active or workers), workers)
+        sharing = -(-workers // max(1, self._space.machine.gpu))
+        advice = Advice(fitted, min(workers, self._active or workers), workers, sharing)
         return Asked(advice, now, clean, role, tries)
 
     def _tried(self, runtime: str, best: Setting, rows: int) -> Asked:
@@ -264,13 +264,10 @@ class Tuner:
         asked = self._handed(Step(trial.setting), role="arrange", tries=trial.setting)
         return asked._replace(clean=asked.clean and trial.ready())
 
-    def _left_s(self, left: int | None) -> float | None:
-        """How long the rest takes as things are; None while nothing is known."""
+    def _rate(self) -> float | None:
+        """What all workers do together, as things are; None while nothing is known."""
         rate = self._known.rate_of_worker()
-        if rate is None:
-            return None
-        workers = max(len(self._asked) + 1, self._active or 1)
-        return UNKNOWN_LEFT_S if left is None else left / (rate * workers)
+        return None if rate is None else rate * max(len(self._asked) + 1, self._active or 1)
 
     # Runtimes.
 
@@ -329,6 +326,7 @@ class Tuner:
             self._refined_up = not self._refined_up
             batch = chosen.batch * 2 if self._refined_up else max(1, chosen.batch // 2)
             setting = chosen._replace(batch=min(batch, known.largest(chosen.runtime)))
+        setting = known.fitted(setting, known.workers()) if setting is not None else None
         if setting is None or setting == chosen:
             return None
         needed = batching.rows_needed(setting.batch, best.rate)
@@ -354,9 +352,8 @@ class Tuner:
             return False
         if self._trying() or self._worth_trying((), rows, left_s) is not None:
             return False
-        # A run of which the end is not known has probably as much to come as there was, and perhaps no more.
-        at_least_s = min(left_s, self._given / (now.rate * max(1, alive)))
-        found = trying.arrangement(known, alive, rows / now.rate, left_s, at_least_s)
+        surely_s = self._remaining.surely_s(self._rate() or now.rate)
+        found = trying.arrangement(known, alive, rows / now.rate, left_s, surely_s)
         if found is None:
             return False
         self._arranger.begin(*found, instead=known.chosen)

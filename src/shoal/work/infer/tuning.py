@@ -76,10 +76,19 @@ class Tuning:
         tuner = self._tuner(machine)
         if item.used + 1 >= CAREFULLY_FROM:
             return item._replace(params={**item.params, ADVICE: tuner.plain(worker).plain(), COMPARE: []})
-        advice = tuner.ask(worker, item.params[COUNT], self.left(), active)
+        advice = tuner.ask(worker, item.params[COUNT], self._not_out(item), active)
         used = {step.setting.runtime for step in advice.steps}
         unproven = [name for name in sorted(used) if self._has_to_be_compared(machine.kind, name)]
         return item._replace(params={**item.params, ADVICE: advice.plain(), COMPARE: unproven})
+
+    def _not_out(self, item: Item) -> int | None:
+        """Inputs that no worker has, and those of this item."""
+        left = self.left()
+        if left is None:
+            return None
+        return left + sum(
+            rows for seq, rows in self._waiting.items() if seq == item.seq or seq not in self._out
+        )
 
     def _has_to_be_compared(self, kind: str, runtime: str) -> bool:
         """What somebody chose is not for us to compare."""

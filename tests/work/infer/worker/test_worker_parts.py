@@ -156,6 +156,7 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_size_remembered():
     assert made.out_of_memory == [GIVEN._replace(batch=10), GIVEN._replace(batch=5)]
     assert made.largest(GIVEN._replace(batch=10)) == 2
     assert max(model.batches) == 2
+    assert made.largest(GIVEN._replace(batch=8)) == 2  # There, nobody else was in its way.
 
 
 def test_memory_that_does_not_suffice_for_one_input_ends_the_item():
@@ -243,24 +244,26 @@ class Crowded(Double):
 def test_a_gpu_that_others_have_filled_for_a_moment_says_little_about_batches():
     model = Crowded()
     made, _ = predicting(as_given=model)
-    made.others, model.room = 3, 10
+    made.others, made.sharing, model.room = 3, 3, 10
     asked = GIVEN._replace(batch=64)
     made.run(asked, taken(64), Collected())
     assert made.out_of_memory == [asked]  # And not that 32 and 16 were too much, too.
     assert made.largest(asked) == 8
     assert made.largest(GIVEN._replace(batch=40)) == 40  # Others get less, too.
+    made.sharing = 2  # One has left.
+    assert made.largest(asked) == 64
 
 
 def test_small_batches_make_a_worker_leave_a_full_gpu_and_a_large_input_does_not():
     model = Crowded()
     made, _ = predicting(as_given=model)
-    made.others, collected = 3, Collected()
+    made.others, made.sharing, collected = 3, 3, Collected()
     made.run(GIVEN._replace(batch=32), [*taken(31), Taken(31, value=np.float32(1000.0))], collected)
     assert [position for position, _ in collected.errors] == [31]
     model.room = 8
     with pytest.raises(NoRoom, match="beside 3 other workers"):
         made.run(GIVEN._replace(batch=32), taken(32), Collected())
-    made.others = 1  # The last two share what there is.
+    made.others = made.sharing = 1  # The last two share what there is.
     made.run(GIVEN._replace(batch=32), taken(32), Collected())
     assert made.largest(GIVEN._replace(batch=32)) == 8
 

@@ -108,7 +108,7 @@ def unusable(error: Exception, what: str) -> Exception:
 
 def too_large(model: str, error: Exception | None = None) -> str:
     """The sentence for a model that does not fit even without a batch."""
-    if error is not None and "CUDA" in str(error):
+    if error is not None and re.search("CUDA|CUDNN|CUBLAS", str(error)):
         return (
             f"The GPU has no room to load {model} ({one_line(error, most=100)}): see with nvidia-smi who else uses it,"
             " run fewer workers at once, such as tune: {workers: 1}, or set model.device: cpu."

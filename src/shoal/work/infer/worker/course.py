@@ -23,12 +23,12 @@ class Meter:
         self.ready = 0
         """Inputs that were prepared meanwhile, perhaps for later."""
         self.kept_reading = True
-        """Whether there was always more to prepare."""
+        """Whether other threads were busy preparing them all the time."""
 
     def lasting_rows(self) -> int:
         """How many inputs can be done in as much time for long: those that lay ready are used up once.
 
-        That is half of them at most: a batch was prepared ahead for each one that was done.
+        At most half of them are thought to have been: threads get things ready in lumps.
         """
         return min(self.rows, max(self.ready, -(-self.rows // 2))) if self.kept_reading else self.rows
 
@@ -43,7 +43,7 @@ class Course:
     def go(self, intake: Intake, advice: Advice, after: Iterator[bool]) -> tuple[Collected, Heard]:
         """Do what is left of the intake. `after` is advanced once a batch, to read ahead in the next item.
 
-        It says whether there is more to read.
+        It says whether others are busy reading.
         """
         collected = Collected()
         meters: dict[Setting, Meter] = {}

@@ -53,6 +53,11 @@ class Intake:
         """Whether other threads have been given all that is left."""
         return self._outstanding >= self._left
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether other threads are still at work for it."""
+        return bool(self._coming) and not self._coming[-1].done()
+
     def reach_ahead(self, executor: Executor, depth: int) -> None:
         """Have so many of the next inputs prepared by other threads."""
         while self._outstanding < depth:

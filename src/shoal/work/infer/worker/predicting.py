@@ -6,7 +6,7 @@ Settings come from outside; how batches are cut and measured is not here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from shoal.engine.workers.runner import Broken, Failed, NoRoom
 from shoal.engine.workers.stopwatch import Stopwatch
@@ -20,6 +20,16 @@ from shoal.work.infer.worker.intake import LONGEST_REASON, Taken
 
 MOST_UNPROVEN = 8
 """A model that fails on so many inputs, and has taken none before, is to blame itself."""
+
+
+class Cap(NamedTuple):
+    """The largest batch for which memory suffices, where it did not."""
+
+    largest: int
+    asked: int
+    """What the tuner wanted then."""
+    sharing: int
+    """How many other workers were at the same GPU; 0 where it was nobody else's fault."""
 
 
 class Misfit(Failed):
@@ -54,13 +64,17 @@ class Predicting:
         """Inputs that it failed on."""
         self._sentence: str | None = None
         """What to say of the model if it was its fault."""
-        self._caps: dict[str, tuple[int, int]] = {}
-        """The largest batch for which memory suffices, by runtime, where it did not; and the one that was asked for."""
+        self._caps: dict[str, Cap] = {}
+        """By runtime."""
+        self._told: set[tuple[str, int]] = set()
+        """Runtimes, and batches that were asked for in this item and too large."""
         self._again = False
         """Whether a batch for which memory did not suffice is tried once more."""
         self.to_compare: set[str] = set()
         self.others = 0
         """Workers beside this one that can go on without it, if memory does not suffice for all."""
+        self.sharing = 0
+        """Those of them that are at the same GPU."""
         self.fixed_rows = 0
         """How many inputs the model takes at once, where its file says so."""
         self.differences: dict[str, float] = {}
@@ -68,14 +82,16 @@ class Predicting:
 
     def largest(self, setting: Setting) -> int:
         """The batch that this setting may really have."""
-        cap, asked = self._caps.get(setting.runtime, (setting.batch, 0))
-        # Where less is asked for than was then, others may have less, too, and there is room for it.
-        return min(setting.batch, cap) if setting.batch >= asked else setting.batch
+        cap = self._caps.get(setting.runtime)
+        if cap is None or (cap.sharing and (self.sharing < cap.sharing or setting.batch < cap.asked)):
+            return setting.batch  # Others take less now, and there may be room for it.
+        return min(setting.batch, cap.largest)
 
     def forget(self) -> None:
         """A new item begins: what is told about the last one has been told."""
         self.differences = {}
         self.out_of_memory = []
+        self._told = set()
         self._sentence = None
         self.holding.load_s = {}
 
@@ -159,13 +175,14 @@ class Predicting:
         """Memory ran out: again with half the batch. A single input that is too much for it is an error of its own,
         unless others that went well before would be, too: then the GPU is full of other workers."""
         count, said = len(good), in_a_line(error)
-        sharing = self.others if self.holding.on_gpu() else 0
+        sharing = self.sharing if self.holding.on_gpu() else 0
         if count > 1 and sharing > 1 and setting.batch <= LEAST_AT_A_GPU and not self._again:
             return self._once_more(setting, good, said, collected)
-        if not sharing or all(each.runtime != setting.runtime for each in self.out_of_memory):
+        if not sharing or (setting.runtime, setting.batch) not in self._told:
             self.out_of_memory.append(setting._replace(batch=count))
+            self._told.add((setting.runtime, setting.batch))
         if count > 1:
-            self._caps[setting.runtime] = (count // 2, setting.batch)
+            self._caps[setting.runtime] = Cap(count // 2, setting.batch, sharing)
             return self._attempt(setting, good, collected)
         if self.holding.keep_only(setting):  # Another model was in its way.
             return self._attempt(setting, good, collected)

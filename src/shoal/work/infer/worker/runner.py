@@ -114,6 +114,7 @@ class InferRunner:
         self._predicting.holding.while_loading = pulse.loading
         self._predicting.to_compare = set(work.params.get(COMPARE, ()))
         self._predicting.others = 0 if self._alone else advice.meant - 1
+        self._predicting.sharing = advice.sharing - 1
         if work.counted_attempt >= CAREFULLY_FROM:
             setting = Setting(self._chosen, 1, advice.steps[-1].setting.threads)
             crumbs = self._writer.crumbs
@@ -149,7 +150,7 @@ class InferRunner:
     def _read_on(self, work: Work, intake: Intake, pulse: Pulse) -> Iterator[bool]:
         """Advanced once a batch: when all of this item is being read, the next one's inputs are.
 
-        Gives whether there is more to read: otherwise those that do are idle.
+        Gives whether those that read are busy: otherwise enough lies ready, or there is no more.
         """
         while True:
             pulse.beat()
@@ -162,8 +163,7 @@ class InferRunner:
                     self._next = (upcoming, Intake(opened, self._prepare, self._watch))
                 if self._next is not None:
                     self._next[1].reach_ahead(executor, self._readers.depth(setting.batch))
-            following = self._next[1] if self._next is not None else None
-            yield not intake.all_asked_for or (following is not None and not following.all_asked_for)
+            yield intake.is_busy or (self._next is not None and self._next[1].is_busy)
 
 
 def _reasons(opened: Opened, collected: Collected) -> list[tuple[dict[str, Any], str]]:
