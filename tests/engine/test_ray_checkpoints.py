@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -189,3 +192,22 @@ def test_a_node_that_is_lost_leaves_its_checkpoints_behind(cluster: Any, tmp_pat
     [ended] = watch.ended
     assert ended.outcome.metrics.get("found") == "t1"
     assert os.path.exists(step)
+
+
+def test_what_an_actor_tells_while_a_batch_travels_is_not_left_behind() -> None:
+    """An item that was refused then, with nothing else going on, would never have ended."""
+    from shoal.engine.ray.actor import WorkerActor
+
+    async def told() -> None:
+        actor: Any = object.__new__(WorkerActor)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            actor._connection, actor._changed = SimpleNamespace(open=True, socket=ours), asyncio.Event()
+            actor._status, actor._gathered = None, []
+            actor._tell(["ended", 1])
+            await asyncio.wait_for(actor._something(), 1.0)
+            actor._gathered = []
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(actor._something(), 0.05)
+
+    asyncio.run(told())

@@ -190,12 +190,12 @@ class WorkerActor:
             file.write(f"shoal: {line}\n")
 
     async def _something(self) -> None:
-        """Wait until the process says something, or is gone."""
+        """Wait until the process says something, or is gone; not where something is to be told already."""
         loop = asyncio.get_running_loop()
         self._changed.clear()
         if self._connection.open:
             loop.add_reader(self._connection.socket, self._changed.set)
-        if self._status is None:
+        if self._status is None and not self._gathered:  # It may have come while the last batch was taken.
             await self._changed.wait()
         loop.remove_reader(self._connection.socket)
 
