@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from random import Random
 
 import pytest
@@ -73,12 +74,22 @@ def test_mean_and_spread_are_those_of_the_durations(seconds: list[float]) -> Non
 
 
 @given(SECONDS, st.integers(1, 20))
+def test_nobody_waits_while_there_is_something_to_do(seconds: list[float], workers: int) -> None:
+    found = makespan(seconds, workers)
+    assert lower_bound(seconds, workers) <= found + 1e-6
+    assert found <= sum(seconds) / workers + (1 - 1 / workers) * max(seconds) + 1e-6
+
+
+@given(st.lists(st.floats(1.0, 1e4), min_size=1, max_size=6), st.integers(1, 3))
 def test_longest_first_is_never_worse_than_four_thirds_of_the_best(
     seconds: list[float], workers: int
 ) -> None:
-    found = makespan(seconds, workers)
-    assert lower_bound(seconds, workers) <= found + 1e-6
-    assert found <= lower_bound(seconds, workers) * (4 / 3) + max(seconds) / 3 + 1e-6
+    best = min(
+        max(sum(each for each, on in zip(seconds, places, strict=True) if on == worker) for worker in places)
+        for places in product(range(workers), repeat=len(seconds))
+    )
+    assert best <= makespan(seconds, workers) + 1e-6
+    assert makespan(seconds, workers) <= best * (4 / 3 - 1 / (3 * workers)) + 1e-6
 
 
 @given(SECONDS, st.integers(1, 20), st.floats(0, 100))
