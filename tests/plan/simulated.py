@@ -84,9 +84,10 @@ class Node:
         item_s: float = 5.0,
         workers: int | None = None,
         lacking: Collection[str] = (),
+        is_end_known: bool = True,
     ) -> None:
         self.surface, self.tuner, self.noise, self.item_s = surface, tuner, noise, item_s
-        self.lacking = lacking
+        self.lacking, self.is_end_known = lacking, is_end_known
         """Runtimes that no worker has."""
         self.random = random.Random(seed)
         self.count = workers or surface.machine.cpu
@@ -134,7 +135,7 @@ class Node:
                 continue
             share = math.ceil(self.left / (2 * active)) if self.left > active else 1
             rows = max(1, min(self.left, self.tuner.rows_for(self.item_s), share))
-            advice = self.tuner.ask(worker, rows, self.left)
+            advice = self.tuner.ask(worker, rows, self.left if self.is_end_known else None)
             self.log.append((self.now, worker, rows, advice))
             self.left -= rows
             self.items[worker] = Item(rows, advice)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
-from functools import partial
 
 import pytest
 
@@ -23,7 +21,7 @@ from plan.simulated import (
     resnet,
     tiny,
 )
-from shoal.model.tuning import Advice, Heard
+from shoal.model.tuning import Heard
 from shoal.plan.tuning import Tuner
 from shoal.plan.usl import Usl
 
@@ -86,16 +84,10 @@ def test_fewer_workers_are_tried_at_a_gpu_that_all_wait_for_once_it_pays(is_know
     """Also where the end is not known for long: then later."""
     surface = crowded_gpu()
     tuner = Tuner(surface.space())
-    if not is_known:
-        tuner.ask = partial(_forgetful, tuner.ask)  # type: ignore[method-assign]
-    seconds = Node(surface, tuner, 0).run(3_000_000)
+    seconds = Node(surface, tuner, 0, is_end_known=is_known).run(3_000_000)
     assert tuner.chosen()[1] <= 4
     best = 3_000_000 / surface.node(*surface.best())
     assert seconds <= best * (1.1 if is_known else 1.2)
-
-
-def _forgetful(ask: Callable[..., Advice], worker: int, rows: int, left: int | None) -> Advice:
-    return ask(worker, rows, None)
 
 
 @pytest.mark.parametrize("rows", [24, 64])
