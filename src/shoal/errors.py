@@ -7,6 +7,7 @@ ShoalError
 ├── RunLocked          another driver has the run                          exit 2
 ├── RunElsewhere       a detached run: its folder is on a cluster          exit 2
 ├── StoreError         the run folder cannot be read or written            exit 1
+│   └── TakenOver      another driver has the run by now: this one is out  exit 1
 ├── FileError          bytes somewhere cannot be read or written           exit 1
 │   ├── AccessDenied   whoever keeps them does not let us                  exit 1
 │   └── Unreachable    no good answer in time, after several tries         exit 1
@@ -84,6 +85,10 @@ class RunElsewhere(ShoalError):
 
 class StoreError(ShoalError):
     """The run folder cannot be read or written."""
+
+
+class TakenOver(StoreError):
+    """Another driver took a later turn at the run. Whoever gets this ends its workers and records nothing more."""
 
 
 class FileError(ShoalError):

@@ -11,6 +11,7 @@ from shoal.api.summary import Summary
 from shoal.api.watching import Watchers
 from shoal.cluster.here import Here
 from shoal.errors import ClusterLost, FileError, ShoalError
+from shoal.files.turns import FirstTurn
 from shoal.model import Item, Outcome
 from shoal.plan.durations import Durations
 from shoal.shape.pool import Ended, Pool, Progress, Watcher, WorkerUse
@@ -220,7 +221,7 @@ class Session:
         self.store.write_results()
         self.store.set_state(state, now)
         if state == "succeeded":
-            self.job.tidy()
+            self.job.tidy(FirstTurn())
         self._learn(now)
         remember_learned(self.store.home, self.job.fingerprint, conclusion.learned, now=now)
         return summarize(self.store, workers=self._pool.worker_uses())
@@ -228,7 +229,7 @@ class Session:
     def _conclude(self) -> Conclusion:
         """What the kind has to say, kept with the run."""
         done = ((record.item, record.metrics) for record in self.store.items(("done",)))
-        conclusion = self.job.conclude(done, self.store.info(self._here.now()).seconds)
+        conclusion = self.job.conclude(done, self.store.info(self._here.now()).seconds, FirstTurn())
         for key, value in (
             ("notes", list(conclusion.notes)),
             (self.job.kind, dict(conclusion.document)),

@@ -1,24 +1,61 @@
-"""Turns in a storage: each is a number that exactly one caller takes, and whoever had one can tell when it is over.
+"""Turns in a storage: numbers that rise, each taken by one driver of a run, and what the one before can tell by.
 
-For writers that may be cut off and come back. It is no lock: who has a later turn does not wait for the earlier ones.
+For drivers that may be cut off and come back. It is no lock: who has a later turn does not wait for the earlier ones,
+and a look at it is no fence for what is done after the look.
 """
 
 from __future__ import annotations
 
-import os
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
+from shoal.errors import NotFound
 from shoal.files.base import Storage, joined
 
 
-def take_turn(storage: Storage, prefix: str) -> int:
-    """The next turn below this prefix. Never is a number left out."""
-    names = [entry.key.rpartition("/")[2] for entry in storage.list(prefix)]
-    number = max((int(name) for name in names if name.isdecimal()), default=0) + 1
-    while not storage.write_new(joined(prefix, str(number)), os.urandom(8).hex().encode()):
-        number += 1
-    return number
+class Turns(NamedTuple):
+    """One place where the turns of a run are written down: a key for each, below a prefix. Every call may raise
+    what storages raise."""
+
+    storage: Storage
+    prefix: str
+
+    def highest(self) -> int:
+        """The last turn that somebody took here; 0 where nobody did. One request."""
+        names = (entry.key.rpartition("/")[2] for entry in self.storage.list(self.prefix))
+        return max((int(name) for name in names if name.isdecimal()), default=0)
+
+    def take(self, number: int, driver: Mapping[str, Any]) -> bool:
+        """Write this turn down, with who takes it; whether it was free. `driver` has to differ for each caller."""
+        return self.storage.write_new(joined(self.prefix, str(number)), json.dumps(dict(driver)).encode())
+
+    def driver(self, number: int) -> dict[str, Any]:
+        """Who took this turn; empty where nobody did, or where that cannot be read."""
+        try:
+            found = json.loads(self.storage.read(joined(self.prefix, str(number))))
+        except (NotFound, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
-def is_over(storage: Storage, prefix: str, number: int) -> bool:
-    """Whether somebody took a later turn. One request."""
-    return storage.exists(joined(prefix, str(number + 1)))
+class Turn(Protocol):
+    """The turn that a driver has at its run."""
+
+    @property
+    def number(self) -> int:
+        """From 1; every driver of the run has another one."""
+
+    def ensure(self) -> None:
+        """Look now, in every place. `TakenOver` where somebody has a later turn; a `FileError` where a place cannot be
+        seen. After either, the caller removes and publishes nothing.
+        """
+
+
+class FirstTurn(NamedTuple):
+    """The turn of who has no rival: a run that is only simulated, or one that a test makes."""
+
+    number: int = 1
+
+    def ensure(self) -> None:
+        """It always is."""

@@ -33,3 +33,8 @@ class Item(NamedTuple):
     """How often it was handed out before."""
     used: int = 0
     """How many of those attempts count against `retries`."""
+
+    @property
+    def checkpoint(self) -> str:
+        """Name of its checkpoint: by id and content both, so that no other item ever finds it. A safe file name."""
+        return f"{self.id}-{self.content}" if self.content else self.id

@@ -32,4 +32,10 @@ class Journal(Protocol):
         """The item has its final state."""
 
     def commit(self) -> None:
-        """Make everything told so far durable, or raise `StoreError`; then it may be called again."""
+        """Make everything told so far durable, or raise `StoreError`; then it may be called again.
+
+        `TakenOver` where another driver has the run by now: nothing was recorded, and nothing ever will be.
+        """
+
+    def ensure_ours(self) -> None:
+        """Raise `TakenOver` where another driver has the run by now. Cheap; called before items are handed out."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from shoal.errors import NotFound, SpecError, StoreError
 from shoal.files import Storage
 from shoal.files.mirror import State, mirror_down, mirror_up
-from shoal.files.turns import is_over, take_turn
+from shoal.files.turns import Turns
 from shoal.store.home import make_home, run_folder
 from shoal.store.sqlite import connect_to_read, in_our_words
 
@@ -47,7 +47,7 @@ class RunCopy:
         """
         snapshot = os.path.join(self._folder, _SNAPSHOT)
         if self._number is None:
-            self._number = take_turn(self._storage, f"{self._prefix}/{_DRIVERS}")
+            self._number = _take_next(self._storage, self._run)
         self._ensure_last(self._number)
         try:
             with in_our_words(snapshot, self._run):
@@ -67,7 +67,7 @@ class RunCopy:
                 os.unlink(snapshot)
 
     def _ensure_last(self, number: int) -> None:
-        if is_over(self._storage, f"{self._prefix}/{_DRIVERS}", number):
+        if Turns(self._storage, f"{self._prefix}/{_DRIVERS}").highest() > number:
             raise StoreError(
                 f"Run {self._run!r} is driven from elsewhere by now: its copy is that driver's.",
                 hint="Stop this one: what it does from now on is not in the copy.",
@@ -93,10 +93,18 @@ def bring_back(storage: Storage, run: str, home: str) -> None:
         raise NotFound(f"There is no run {run!r} here, and no copy of it in {storage.url}.")
     make_home(home)
     aside = os.path.join(home, "runs", f".coming-{run}")
-    take_turn(storage, f"{_prefix(run)}/{_DRIVERS}")
+    _take_next(storage, run)
     mirror_down(storage, _prefix(run), aside, exclude=lambda key: key.startswith(f"{_DRIVERS}/"))
     os.rename(aside, run_folder(home, run))
 
 
 def _prefix(run: str) -> str:
     return f"runs/{run}"
+
+
+def _take_next(storage: Storage, run: str) -> int:
+    turns = Turns(storage, f"{_prefix(run)}/{_DRIVERS}")
+    number = turns.highest() + 1
+    while not turns.take(number, {"token": os.urandom(8).hex()}):
+        number += 1
+    return number

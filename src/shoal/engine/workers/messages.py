@@ -22,13 +22,14 @@ from shoal.model import (
 
 Message = list[Any]
 Entry = Sequence[Any]
-"""An item on its way to a worker: seq, attempt, which of the attempts that count this is, id, params, texts."""
+"""An item on its way to a worker: seq, attempt, which of the attempts that count this is, id, params, texts,
+name of its checkpoint."""
 
 SETTLING = ("ended", "returned")
 
 
 def entry(item: Item) -> Entry:
-    return (item.seq, item.attempt, item.used + 1, item.id, item.params, item.texts)
+    return (item.seq, item.attempt, item.used + 1, item.id, item.params, item.texts, item.checkpoint)
 
 
 def ready(at: float, startup_s: float) -> Message:

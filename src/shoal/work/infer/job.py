@@ -14,6 +14,7 @@ from shoal.engine.workers.runner import Failed
 from shoal.engine.workers.stopwatch import now
 from shoal.errors import AccessDenied, FileError, NotFound, ShoalError, Unreachable, several
 from shoal.files import is_url, pause
+from shoal.files.turns import Turn
 from shoal.model import Factory, Item, Need, Node, Plan, Prediction
 from shoal.model.packages import Packages
 from shoal.model.profile import Profile
@@ -241,7 +242,9 @@ class InferJob(Hooks):
         path = self.spec.output.path
         return path if is_url(path) else os.path.normpath(os.path.join(self.spec.folder, path))
 
-    def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion:
+    def conclude(
+        self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float, turn: Turn
+    ) -> Conclusion:
         from shoal.work.infer.concluding import conclude
 
         assert self._listing is not None
@@ -268,7 +271,7 @@ class InferJob(Hooks):
         self._has_output = True
         return concluded
 
-    def tidy(self) -> None:
+    def tidy(self, turn: Turn) -> None:
         outputs.tidy(self.spec.output, self.spec.folder)
 
     def apart(self, mark: str) -> Sequence[str]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from shoal.errors import Problem, SpecError, several
+from shoal.files.turns import Turn
 from shoal.model import Factory, Item, Need, Node, Plan
 from shoal.model.packages import Packages
 from shoal.model.profile import Profile
@@ -114,7 +115,9 @@ class SweepJob(Hooks):
         outside = inner.split(os.sep)[0] == os.pardir
         return {"run.workload": os.path.join(self.spec.folder, inner)} if outside else {}
 
-    def conclude(self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float) -> Conclusion:
+    def conclude(
+        self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float, turn: Turn
+    ) -> Conclusion:
         """What was repeated to be compared is shown as averages."""
         averaged = self.spec.run.workload is not None and self.spec.trials.repeat > 1
         return Conclusion(document={"average": True} if averaged else {})
