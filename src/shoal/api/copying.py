@@ -22,9 +22,15 @@ class Copying:
     """Watches a pool. `outside` is the network namespace that the storage is reached from, where it is another."""
 
     def __init__(
-        self, folder: str, storage: Storage, outside: str | None, tell: Tell, now: Callable[[], float]
+        self,
+        folder: str,
+        storage: Storage,
+        turn: int,
+        outside: str | None,
+        tell: Tell,
+        now: Callable[[], float],
     ) -> None:
-        self._copy = RunCopy(folder, storage)
+        self._copy = RunCopy(folder, storage, turn)
         self._storage = storage
         self._outside = outside
         self._tell = tell

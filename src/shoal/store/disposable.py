@@ -7,8 +7,9 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from shoal.store.sqlite import VERSION, open_file, transaction
+from shoal.store.sqlite import open_file, transaction
 
+VERSION = 1
 _BUSY_MS = 500
 _TROUBLE = (sqlite3.Error, OSError)
 

@@ -116,8 +116,11 @@ class Hooks:
     def discard(self) -> None:
         """Remove what runs of this workload wrote: it was asked for with `apart`. May be called twice."""
 
-    def close(self) -> None:
-        """The session is over, however it ended: nothing that `source` began goes on. May be called twice."""
+    def close(self, *, replaced: bool = False) -> None:
+        """The session is over, however it ended: nothing that `source` began goes on. May be called twice.
+
+        `replaced`: another driver has the run now, and nothing is said in its name.
+        """
 
 
 class PoolJob(Protocol):
@@ -191,4 +194,4 @@ class PoolJob(Protocol):
 
     def discard(self) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self, *, replaced: bool = False) -> None: ...
