@@ -12,9 +12,10 @@ from hypothesis import settings
 from servers.hdfs import hdfs, hdfs_folder
 from servers.seaweedfs import bucket, seaweed
 from servers.unreliable import unreliable
-from testbed.fixtures import pytest_runtest_setup
 
-__all__ = ["bucket", "hdfs", "hdfs_folder", "pytest_runtest_setup", "seaweed", "unreliable"]
+__all__ = ["bucket", "hdfs", "hdfs_folder", "seaweed", "unreliable"]
+
+pytest_plugins = ["needs"]
 
 settings.register_profile("shoal", deadline=None)
 settings.load_profile("shoal")

@@ -11,7 +11,7 @@ from clusters.desk import Desk, until
 from testbed import Testbed
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
-pytestmark = [pytest.mark.cluster, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.hosts, pytest.mark.ray, pytest.mark.long]
 
 TRIAL = """
 import os, time

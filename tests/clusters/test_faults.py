@@ -14,7 +14,7 @@ from clusters.desk import Desk, raylet, until
 from testbed import Testbed
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
-pytestmark = [pytest.mark.cluster, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.hosts, pytest.mark.ray, pytest.mark.long]
 
 HOSTS = ["node0", "node1", "node2"]
 TRIAL = """

@@ -16,7 +16,7 @@ from clusters.desk import Desk, left_on, ray_processes, raylet, until
 from testbed import Testbed
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
-pytestmark = [pytest.mark.cluster, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.hosts, pytest.mark.ray, pytest.mark.long]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "next-cell"
 NODES: list[dict[str, Any]] = [

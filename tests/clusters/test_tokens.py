@@ -14,7 +14,7 @@ from shoal.cluster.book import Book
 from testbed import Host, Testbed
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
-pytestmark = [pytest.mark.cluster, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.hosts, pytest.mark.ray, pytest.mark.long]
 
 WRONG = "f" * 64
 NODES = [{"host": "node0", "cpu": 1, "memory": "1GiB"}, {"host": "node1", "cpu": 1, "memory": "1GiB"}]

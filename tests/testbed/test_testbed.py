@@ -16,7 +16,7 @@ import pytest
 
 from testbed import CannotStart, CommandFailed, Host, HostProcess, Testbed
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.hosts
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 20.0

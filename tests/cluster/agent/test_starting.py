@@ -18,10 +18,6 @@ from shoal import namespaces
 from shoal.cluster.agent import starting
 from shoal.cluster.agent.values import NODE_FILE, NodeFacts, NodeRequest, node_folder
 
-needs_root = pytest.mark.skipif(
-    not namespaces.possible(), reason="needs root: only root may keep a cluster in a network of its own"
-)
-
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -52,7 +48,7 @@ def leave_node(host: str, network: str) -> None:
     Path(node_folder("lab", host), NODE_FILE).write_text(json.dumps(facts._asdict()))
 
 
-@needs_root
+@pytest.mark.root
 def test_the_network_of_a_cluster_stays_until_its_last_node_goes(folder: Path) -> None:
     network = network_of_head()
     for host in ("one", "two"):
@@ -67,7 +63,7 @@ def test_the_network_of_a_cluster_stays_until_its_last_node_goes(folder: Path) -
     assert str(folder) not in Path("/proc/self/mounts").read_text()
 
 
-@needs_root
+@pytest.mark.root
 def test_a_head_that_is_brought_back_from_inside_still_knows_the_outside(folder: Path) -> None:
     ours = os.stat(namespaces.MINE).st_ino
     network = network_of_head()
@@ -84,7 +80,7 @@ def test_a_head_that_is_brought_back_from_inside_still_knows_the_outside(folder:
     assert found[1] != ours
 
 
-@needs_root
+@pytest.mark.root
 def test_the_driver_of_a_detached_run_begins_outside(folder: Path) -> None:
     network = network_of_head()
     (folder / "sitecustomize.py").write_text(

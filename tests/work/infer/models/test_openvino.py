@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from shoal.model.tuning import Setting
 from shoal.spec.infer import ModelFile
@@ -16,7 +17,6 @@ from shoal.work.infer.models import difference, models
 
 pytestmark = pytest.mark.torch  # OpenVINO comes with the same extras.
 pytest.importorskip("openvino")
-helper = pytest.importorskip("onnx").helper
 Save = Callable[..., Path]
 
 

@@ -327,7 +327,6 @@ def test_a_conversion_needs_an_example_and_says_so(network: Path, runtime: str) 
 
 
 def test_openvino_tells_nobody_and_loads_quietly(network: Path) -> None:
-    pytest.importorskip("openvino")
     script = """
 import sys
 import numpy as np
