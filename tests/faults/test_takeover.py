@@ -1,4 +1,4 @@
-"""Two drivers of one run: the lock is lost, or the first one sleeps while another takes over, here or from elsewhere."""
+"""Two drivers of one run: a lock is lost, or one sleeps while another takes over, here or from elsewhere."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 
 import pytest
 
+from faults.conftest import SHOAL
 from faults.pictures import done, fill, inference, output
 from faults.storms import slow
 
@@ -79,7 +80,7 @@ def test_a_sleeper_that_wakes_after_its_heir_has_ended_changes_nothing(place, sw
 
 def test_a_driver_that_is_suspended_in_its_commit_is_named_and_no_turn_is_taken(place, sweep):
     first = place.start(
-        "run", sweep, "--cluster", place.machine(2), "--json", env={"SHOAL_PAUSE_AT": "commit:4"}
+        "run", sweep, "--cluster", place.machine(2), "--json", env={"SHOAL_SUSPEND_AT": "commit"}
     )
     place.until(lambda: _is_stopped(first.pid), first)
     said = place.refused("resume", "s", "--take-over")
@@ -90,22 +91,41 @@ def test_a_driver_that_is_suspended_in_its_commit_is_named_and_no_turn_is_taken(
     assert json.loads(place.end(first, 0).stdout)["items"]["done"] == 8
 
 
+def test_a_run_that_is_taken_over_at_its_very_end_ends_once(place, sweep):
+    first = place.start(
+        "run", sweep, "--cluster", place.machine(4), "--json", env={"SHOAL_SUSPEND_AT": "end"}
+    )
+    place.until(lambda: _is_stopped(first.pid), first)
+    ended = place.json("resume", "s", "--take-over", "--json")
+    assert (ended["state"], ended["items"]["done"]) == ("succeeded", 8)
+    results = place.table(ended["results"])
+    first.send_signal(signal.SIGCONT)
+    assert "was taken over by" in place.end(first, 1).stdout
+    assert place.table(ended["results"]) == results
+    assert place.json("show", "s", "--json")["state"] == "succeeded"
+    assert len((place.folder / "ran").read_text().splitlines()) == 8
+
+
 def _is_stopped(pid):
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rpartition(")")[2].split()[0] == "T"
 
 
-def elsewhere(place):
-    """Another machine that has the workload, and sees the storage and the inputs: its own home of runs."""
-    home = place.folder.parent / "elsewhere"
-    return {"SHOAL_HOME": str(home)}, home
-
-
 def lab(place, cpu=2):
+    """A machine whose cluster has a storage."""
     name = place.machine(cpu)
     with open(place.folder / name, "a") as file:
         file.write("storage: ../shared\n")
     return name
+
+
+def elsewhere(place):
+    """The environment of another machine, which has a home of runs of its own."""
+    return {"SHOAL_HOME": str(place.folder.parent / "elsewhere")}
+
+
+def is_copied(place):
+    return list((place.folder.parent / "shared" / "runs").glob("*/copies/1/run.db"))
 
 
 def test_a_driver_that_slept_while_another_machine_took_over_deletes_no_row(place):
@@ -113,39 +133,49 @@ def test_a_driver_that_slept_while_another_machine_took_over_deletes_no_row(plac
     file = inference(place, **slow(place))
     cluster = lab(place)
     first = place.start("run", file, "--cluster", cluster, "--json")
-    copies = place.folder.parent / "shared" / "runs"
-    place.until(lambda: done(place) >= 3 and list(copies.glob("*/copies/1/run.db")), first)
+    place.until(lambda: is_copied(place) and done(place) >= 3, first)
     first.send_signal(signal.SIGSTOP)
     [run] = place.runs()
-    environment, home = elsewhere(place)
-    shutil.copytree(place.folder / ".shoal" / "runs" / run, home / "unused")  # It may not look at A's folder.
-    ended = place.json_with(environment, "resume", run, "--cluster", cluster, "--take-over", "--json")
+    heir = place.shoal(
+        "resume", run, "--cluster", cluster, "--take-over", "--json", code=0, env=elsewhere(place)
+    )
+    ended = json.loads(heir.stdout)
     assert (ended["state"], ended["infer"]["rows"], ended["infer"]["errors"]) == ("succeeded", 798, 2)
     first.send_signal(signal.SIGCONT)
     assert "was taken over by" in place.end(first, 1).stdout
     assert len(output(place.folder / "out").rows) == 798
     assert len(output(place.folder / "out").errors) == 2
-    assert place.json_with(environment, "show", run, "--json")["state"] == "succeeded"
 
 
-@pytest.mark.parametrize("again", ["interrupt", "wait"])
-def test_a_machine_that_was_heard_of_is_not_replaced_unless_somebody_insists(place, again):
-    place.write("trial.py", TRIAL)
-    file = place.sweep("s", "{grid: {x: [0, 1, 2, 3, 4, 5, 6, 7]}}", "function: trial:main")
+def test_a_copy_that_a_sleeper_writes_late_is_not_what_comes_back(place, sweep):
     cluster = lab(place)
-    first = place.start("run", file, "--cluster", cluster, "--json")
-    copies = place.folder.parent / "shared" / "runs"
-    place.until(lambda: list(copies.glob("*/copies/1/run.db")), first)
+    first = place.start("run", sweep, "--cluster", cluster, "--json", env={"SHOAL_SUSPEND_AT": "copy"})
+    place.until(lambda: _is_stopped(first.pid), first)
     [run] = place.runs()
-    environment, home = elsewhere(place)
-    # As from another machine: the identity of the one that drives is another.
-    done_ = place.shoal(
-        "resume", run, "--cluster", cluster, env={**environment, "SHOAL_MACHINE": "another"}, code=2
-    )
-    assert "heard of" in done_.stderr
-    assert "--take-over" in done_.stderr
-    if again == "interrupt":
-        first.send_signal(signal.SIGINT)
-        place.end(first, 3)
-    else:
-        place.end(first, 0)
+    ended = place.json("resume", run, "--cluster", cluster, "--take-over", "--json")
+    assert ended["items"]["done"] == 8
+    first.send_signal(signal.SIGCONT)
+    place.end(first, 1)
+    shutil.rmtree(place.home)
+    place.home.mkdir()
+    back = place.json("resume", run, "--cluster", cluster, "--json")
+    assert (back["state"], back["items"]["done"]) == ("succeeded", 8)
+    ran = (place.folder / "ran").read_text()
+    assert place.json("resume", run, "--cluster", cluster, "--json")["items"]["done"] == 8
+    assert (place.folder / "ran").read_text() == ran
+
+
+@pytest.mark.root
+def test_a_driver_on_another_machine_that_was_heard_of_is_replaced_only_if_somebody_insists(place, sweep):
+    cluster = lab(place)
+    first = place.start("run", sweep, "--cluster", cluster, "--json")
+    place.until(lambda: is_copied(place), first)
+    [run] = place.runs()
+    place.kill(first)
+    # With mounts of its own, it cannot tell whether what it cannot see is dead.
+    command = ["unshare", "--mount", SHOAL, "resume", run, "--cluster", cluster, "--json"]
+    refused = place.end(place.start_program(command, env=elsewhere(place)), 2)
+    assert "heard of" in json.loads(refused.stdout)["error"]
+    assert "--take-over" in json.loads(refused.stdout)["hint"]
+    heir = place.end(place.start_program([*command, "--take-over"], env=elsewhere(place)), 0)
+    assert json.loads(heir.stdout)["items"]["done"] == 8

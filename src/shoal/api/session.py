@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from shoal.api import turns
 from shoal.api.machines import Machines
 from shoal.api.summary import Summary
-from shoal.api.turns import Place
+from shoal.api.turns import UNSEEN, Place
 from shoal.api.watching import Watchers
 from shoal.cluster.here import Here
 from shoal.errors import ClusterLost, FileError, ShoalError, StoreError, TakenOver
+from shoal.files.suspension import suspended_at
 from shoal.model import Item, Outcome
 from shoal.plan.durations import Durations
 from shoal.shape.pool import Ended, Pool, Progress, Watcher, WorkerUse
@@ -257,6 +259,10 @@ class Session:
 
     def _finish(self) -> Summary:
         now = self._here.now()
+        with suppress(
+            *UNSEEN
+        ):  # Kinds that publish something ask again, and do not go on where nobody can see.
+            self._turn.ensure()
         self.store.journal().commit()  # Items that are no longer asked for never went through the pool.
         counts = self.store.counts()
         conclusion = self._conclude()
@@ -265,6 +271,7 @@ class Session:
         if self._growing is not None:
             self.store.put("scaling", self._growing.changes)
         self._tidy()
+        suspended_at("end")
         self.store.write_results()
         self.store.set_state(state, now)
         if state == "succeeded":

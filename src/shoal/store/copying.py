@@ -15,6 +15,7 @@ from pathlib import Path
 from shoal.errors import NotFound, SpecError, StoreError
 from shoal.files import Storage
 from shoal.files.mirror import State, mirror_down, mirror_up
+from shoal.files.suspension import suspended_at
 from shoal.files.turns import Turns
 from shoal.store.home import make_home, run_folder
 from shoal.store.sqlite import connect_to_read, in_our_words
@@ -54,6 +55,7 @@ class RunCopy:
         """
         if turns_of(self._storage, self._run).highest() > self._turn:
             raise StoreError(f"Run {self._run!r} is driven from elsewhere by now.")
+        suspended_at("copy")
         snapshot = os.path.join(self._folder, _SNAPSHOT)
         try:
             with in_our_words(snapshot, self._run):

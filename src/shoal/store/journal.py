@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shoal.files.suspension import suspended_at
 from shoal.model import Item, LogSlice, Outcome
 from shoal.model.item import HIDDEN
 from shoal.store import meta
@@ -176,6 +177,7 @@ class SqliteJournal:
         connection = self._connection
         with in_our_words(self._path, self._run), transaction(connection):
             ensure_turn(connection, self._run, self._turn)
+            suspended_at("commit")
             exact = self._write_items()
             if self._reports:
                 connection.executemany(_REPORT, self._reports)
