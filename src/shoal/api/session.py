@@ -47,7 +47,7 @@ class Session:
         self._here = here
         self._began = here.now()
         self._resumed = store.turn() > 0
-        self._next_look = self._next_beat = 0.0
+        self._next_look, self._next_beat = 0.0, self._began + BEAT_S
         self._watchers = Watchers([self])
         self._stop_file = os.path.join(store.folder, STOP_FILE)
         job.begin(store.run, store.home, resumed=self._resumed)
@@ -73,7 +73,6 @@ class Session:
         waiting = self._waiting() if past.waiting else iter(())
         if (results := job.results()) is not None:
             store.put("results", results)
-        store.set_state("running", self._began)
         self._engine = machines.engine(store.folder, job.factory.folder, str(self._turn.number))
         try:
             self._pool = Pool(

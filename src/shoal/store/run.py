@@ -133,18 +133,21 @@ class RunStore(RunReader):
 
     # The turn
 
-    def take_turn(self, number: int, driver: Driver, now: float) -> None:
+    def take_turn(self, number: int, driver: Driver, now: float, *, begin: bool = False) -> None:
         """Make this process the driver of the run: from here on whoever had an earlier turn records nothing.
+
+        With `begin` the run is `running`, in the same transaction: each is a wait for the disk.
 
         `RunLocked` where somebody else took this turn, or a later one, first, or is in the middle of writing.
         """
         try:
             with transaction(self._connection):
-                known = meta.read(self._connection, ("turn", "seconds", "began", "last", "driver"))
+                known = meta.read(self._connection, ("turn", "seconds", "began", "last", "started"))
                 if known["turn"] >= number:
                     raise locked(self.run, os.path.join(self.folder, "lock"))
                 values = {"turn": number, "driver": driver._asdict(), "heard": now}
-                meta.write(self._connection, values | {"seconds": worked(known), "began": None})
+                values |= {"seconds": worked(known), "began": None}
+                meta.write(self._connection, values | (_running(known, now) if begin else {}))
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise store_error(error, self._path, self.run) from error
@@ -158,6 +161,8 @@ class RunStore(RunReader):
         except (sqlite3.Error, OSError) as error:
             raise store_error(error, self._path, self.run) from error
         self._turn = number
+        if begin:
+            self._note()
 
     def ensure_turn(self) -> None:
         """`TakenOver` where another driver has the run by now."""
@@ -178,13 +183,17 @@ class RunStore(RunReader):
             known = meta.read(self._connection, ("started", "began", "seconds", "last"))
             values: dict[str, Any] = {"state": state}
             if state == "running":
-                values |= {"started": known.get("started") or now, "began": now, "ended": None}
+                values = _running(known, now)
             elif state != "queued":
                 seconds = (
                     worked(known | {"last": now}) if known.get("began") is not None else known["seconds"]
                 )
                 values |= {"seconds": seconds, "began": None, "ended": now}
             meta.write(self._connection, values)
+        self._note()
+
+    def _note(self) -> None:
+        """In the list of runs."""
         with self._guard():
             summary = summarize(self._connection, self.folder)
         index.record(self.home, summary)
@@ -293,6 +302,11 @@ def _write_plan(folder: str, plan: Plan | None) -> None:
     if plan is not None:
         text = json.dumps(plan.document(), indent=2, default=plain) + "\n"
         write_text(os.path.join(folder, "plan.json"), text, durable=False)
+
+
+def _running(known: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """What is recorded of a run when a driver begins to work on it."""
+    return {"state": "running", "started": known.get("started") or now, "began": now, "ended": None}
 
 
 def _fill(connection: sqlite3.Connection, known: Mapping[str, Any]) -> None:
