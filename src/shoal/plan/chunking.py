@@ -33,9 +33,11 @@ def ahead(mean_s: float | None, waiting: int, workers: int, latency_s: float = 0
     return max(1, min(MOST_ITEMS, int(by_time), fair))
 
 
-def in_reserve(mean_s: float | None, each: int) -> int:
-    """How many items for each worker, which has `each`, should be durable before it asks for them.
+def in_reserve(mean_s: float | None, within_s: float) -> int:
+    """How many items more a worker will take `within_s`: they should be durable before it asks for them.
 
     None where items are so long that it may wait for a sync: what is chosen later is chosen knowing more.
     """
-    return 0 if mean_s is None or IDLE_SHARE * mean_s >= SYNC_S else each
+    if mean_s is None or IDLE_SHARE * mean_s >= SYNC_S:
+        return 0
+    return min(MOST_ITEMS, 1 + int(within_s / max(mean_s, HORIZON_S / MOST_ITEMS)))

@@ -157,7 +157,7 @@ class Pool:
         each = chunking.ahead(mean, PLENTY, workers, self._engine.latency_s, self._ahead())
         have = len(self._ready) + len(self._flights) + self._ready.delayed
         if soon:
-            each += chunking.in_reserve(mean, each) if self._guide is None else 0
+            each += chunking.in_reserve(mean, self._policy.commit_s) if self._guide is None else 0
             have += self._recording.new
         return workers * each - have
 
