@@ -32,7 +32,9 @@ def test_other_mounts_are_another_identity_on_the_same_machine() -> None:
     assert identity != machine.machine_identity()
 
 
-def test_where_the_system_says_nothing_the_name_of_the_host_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_system_says_nothing_the_name_of_the_host_has_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     usual = machine.machine_identity()
     monkeypatch.setattr(machine, "_read", lambda path: "")
     monkeypatch.setattr(machine, "_link", lambda path: "")

@@ -1,4 +1,4 @@
-"""Which machine this is. Names of hosts do not tell: several machines may have one, and containers that of their host."""
+"""Which machine this is. The name of the host does not tell: two may have one name, and a container that of its host."""
 
 from __future__ import annotations
 

@@ -28,5 +28,8 @@ def is_alive(run: str, address_: str, home: str) -> bool | None:
         return None
     if is_locked(os.path.join(run_folder(folder, run), "lock")):
         return True
-    is_here = machine in (machine_name(), os.uname().nodename)  # Versions before 0.2 wrote the name of the host.
+    is_here = machine in (
+        machine_name(),
+        os.uname().nodename,
+    )  # Versions before 0.2 wrote the name of the host.
     return False if is_here else None
