@@ -122,6 +122,9 @@ class HttpStorage(NamedTuple):
     def write_new(self, key: str, data: bytes) -> bool:
         self._refuse(key)
 
+    def move(self, key: str, to: str) -> None:
+        self._refuse(key)
+
     def delete(self, key: str) -> None:
         self._refuse(key)
 

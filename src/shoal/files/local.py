@@ -81,6 +81,11 @@ class LocalStorage(NamedTuple):
         with told(path):
             return _create(path, data)
 
+    def move(self, key: str, to: str) -> None:
+        path = self.path_for_writing(key, make=False)
+        with told(path):
+            os.replace(path, self.path_for_writing(to))
+
     def delete(self, key: str) -> None:
         path = self.path_for_writing(key, make=False)
         with told(path), suppress(FileNotFoundError, NotADirectoryError):

@@ -1,5 +1,4 @@
-"""Which machine this is, and which process. Names of hosts do not tell: several machines may have one, and containers
-that of their host."""
+"""Which machine this is, and which process. The name of a host does not tell: two may have one, and a container its host's."""
 
 from __future__ import annotations
 

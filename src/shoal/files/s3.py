@@ -129,6 +129,17 @@ class S3Storage:
 
         return retried(attempt, self._patience)
 
+    def move(self, key: str, to: str) -> None:
+        """Retried here, as deleting is. Copying once more does no harm."""
+        path, target = self._path(key), self._path(to)
+
+        def attempt() -> None:
+            with self._told(key):
+                self._client(retries=False).copy(path, target)
+
+        retried(attempt, self._patience)
+        self.delete(key)
+
     def delete(self, key: str) -> None:
         """Retried here: the library takes a connection that breaks for a delete that may have been done."""
         path = self._path(key)
