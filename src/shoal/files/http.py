@@ -122,6 +122,9 @@ class HttpStorage(NamedTuple):
     def write_new(self, key: str, data: bytes) -> bool:
         self._refuse(key)
 
+    def ensure_claims_hold(self) -> None:
+        """There are none: nothing can be written."""
+
     def delete(self, key: str) -> None:
         self._refuse(key)
 
