@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from shoal.engine.local.leases import Leases, table_path
 from shoal.errors import AccessDenied
-from shoal.files import ensure_ours, make_closed, make_private, why_not_ours
+from shoal.files import ensure_ours, make_closed, make_private, own_folder, why_not_ours
+from shoal.model import Node
 
 
 def test_a_new_folder_is_for_us_alone(tmp_path: Path) -> None:
@@ -64,3 +66,24 @@ def test_what_others_can_write_to_is_not_ours(tmp_path: Path, mode: int, ours: b
     elif not mode & 0o007:
         pytest.skip("this user's group may be theirs alone, which is as good")
     assert (why_not_ours(str(tmp_path)) is None) is ours
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+@pytest.mark.parametrize("as_link", [False, True], ids=["folder", "link"])
+def test_who_takes_the_name_of_our_folder_first_does_not_lock_us_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_link: bool
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.delenv("SHOAL_LEASES")
+    usual = own_folder(str(tmp_path))
+    assert table_path() == f"{usual}/leases.json"
+    if as_link:
+        os.symlink(tmp_path, usual)
+    else:
+        os.mkdir(usual)
+    os.chown(usual, 12345, 12345, follow_symlinks=False)
+    instead = make_private(own_folder(str(tmp_path)))
+    assert (instead, table_path()) == (str(tmp_path / "cache/shoal/here"), f"{instead}/leases.json")
+    Leases([Node("here", 2, 1 << 34)], "machine", table_path()).close()

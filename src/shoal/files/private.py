@@ -19,6 +19,22 @@ def make_private(folder: str) -> str:
     return folder
 
 
+def own_folder(base: str) -> str:
+    """This user's folder in a place where everybody can make one; not made here.
+
+    Where another user has taken its name, it is in the cache of this one, so that nobody can be locked out.
+    """
+    path = os.path.join(base, f"shoal-{os.getuid()}")
+    try:
+        is_taken = os.lstat(path).st_uid != os.getuid()
+    except OSError:
+        is_taken = False
+    if not is_taken:
+        return path
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(cache, "shoal", "here")
+
+
 def make_closed(folder: str) -> None:
     """Make a folder that nobody else can look into; below one with the setgid bit its group may do what it may there.
 
