@@ -330,3 +330,9 @@ def _paths() -> dict[str, str]:
     import shoal
 
     return {"PYTHONPATH": os.path.dirname(os.path.dirname(os.path.abspath(shoal.__file__ or "")))}
+
+
+def test_what_is_committed_is_on_the_disk(run: RunStore) -> None:
+    for store in (lambda: run, lambda: reopened(run)):
+        full = store()._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert full, "a power cut would lose what was shown as done"

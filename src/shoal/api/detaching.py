@@ -20,7 +20,7 @@ from shoal.cluster.detached import Detached
 from shoal.cluster.here import Here
 from shoal.cluster.local import environment_of_items
 from shoal.errors import AgentRefused, ClusterError, FileError, NotFound, RunLocked, SpecError
-from shoal.store import RunSummary, find_home, make_home
+from shoal.store import RunSummary, ensure_own, find_home, home_for_new_runs, make_home
 from shoal.store import stubs as kept
 from shoal.store.stubs import Stub
 
@@ -48,7 +48,7 @@ def detach(file: str, cluster: str, sets: Sequence[str], limit: int | None, tell
     where.ensure_shippable(prepared.job.factory.folder)
     provider = _provider(cluster)
     here = Here()
-    home = find_home(here.folder, here.environment)
+    home = home_for_new_runs(here.folder, here.environment)
     make_home(home)
     run = f"{prepared.spec.name}-{here.token(4)}"
     options = [*(f"--set={text}" for text in sets), *([f"--limit={limit}"] if limit else []), f"--id={run}"]
@@ -299,4 +299,6 @@ def _stub(run: str) -> Stub:
 
 def _home() -> str:
     here = Here()
-    return find_home(here.folder, here.environment)
+    home = find_home(here.folder, here.environment)
+    ensure_own(home, here.environment)
+    return home

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.api import packages, workloads
 from shoal.api.machines import Machines, machines
+from shoal.api.reading import run_to_change
 from shoal.api.session import STOP_FILE, Session, all_items, summarize
 from shoal.api.summary import Summary
 from shoal.api.workloads import Prepared
@@ -18,7 +19,15 @@ from shoal.engine import fitting
 from shoal.errors import FileError, NotFound, Problem, ShoalError, SpecError, several
 from shoal.model import Plan
 from shoal.shape.pool import Watcher
-from shoal.store import RunStore, find_home, is_locked, resolve_run, run_folder
+from shoal.store import (
+    RunStore,
+    ensure_own,
+    find_home,
+    home_for_new_runs,
+    is_locked,
+    resolve_run,
+    run_folder,
+)
 from shoal.store import remove as remove_run
 from shoal.store.driver import refuse_the_living
 from shoal.store.learned import recall_learned
@@ -103,7 +112,7 @@ def new_session(
 ) -> Session:
     """A new run of a prepared workload, ready to be driven. Nothing is made before everything is known to fit."""
     _ensure_possible(prepared.job, where)
-    home = _home(here)
+    home = home_for_new_runs(here.folder, here.environment)
     plan_ = _plan(prepared, where, home)
     where.ready(prepared.job.need)
     try:
@@ -178,8 +187,11 @@ def resume(
     A driver that is alive, or was heard of within a minute, is replaced only if `take_over` insists.
     """
     here = Here()
-    home = _home(here)
-    store = _open(home, _find(home, run, cluster, tell), cluster, take_over, here, tell)
+    home = find_home(here.folder, here.environment)
+    ensure_own(home, here.environment)
+    found = _find(home, run, cluster, tell)
+    ensure_own(home, here.environment, found)
+    store = _open(home, found, cluster, take_over, here, tell)
     try:
         if not failed and store.state() == "succeeded" and not _more(store):
             summary = summarize(store)
@@ -330,8 +342,7 @@ def _more(store: RunStore) -> bool:
 def stop(run: str) -> str:
     """Ask a run to end, and wait until it has: its state then."""
     here = Here()
-    home = _home(here)
-    name = resolve_run(home, run)
+    home, name = run_to_change(run)
     folder = run_folder(home, name)
     lock = os.path.join(folder, "lock")
     if not is_locked(lock):
@@ -352,7 +363,8 @@ def plan(
 ) -> Plan:
     """What would happen, why, and how long it would take. Starts nothing."""
     prepared = workloads.from_file(target, sets, limit)
-    return _plan(prepared, machines(cluster), _home(Here()))
+    here = Here()
+    return _plan(prepared, machines(cluster), home_for_new_runs(here.folder, here.environment))
 
 
 def _plan(prepared: Prepared, where: Machines, home: str) -> Plan:
@@ -384,7 +396,3 @@ def check(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) 
     if missing:
         raise several(missing)
     return prepared
-
-
-def _home(here: Here) -> str:
-    return find_home(here.folder, here.environment)

@@ -125,6 +125,9 @@ class HttpStorage(NamedTuple):
     def move(self, key: str, to: str) -> None:
         self._refuse(key)
 
+    def ensure_claims_hold(self) -> None:
+        """There are none: nothing can be written."""
+
     def delete(self, key: str) -> None:
         self._refuse(key)
 

@@ -1,4 +1,4 @@
-"""Which machine this is, and which process. The name of a host does not tell: two may have one, and a container its host's."""
+"""Which machine this is, and which process. The name of a host does not tell: containers have that of theirs, too."""
 
 from __future__ import annotations
 

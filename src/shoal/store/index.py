@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from shoal.errors import StoreError
+from shoal.files import why_not_ours
 from shoal.store.disposable import Database, changing, ignoring_trouble, reading
 from shoal.store.home import run_folder, run_ids
 from shoal.store.lock import RunLock
@@ -44,7 +45,7 @@ def list_runs(home: str) -> list[RunSummary]:
                 continue
             changed.append(summary)
         found.append(summary)
-    if changed or known:
+    if (changed or known) and why_not_ours(home) is None:  # Of another user nothing is written, only read.
         with ignoring_trouble(), changing(home, _INDEX) as connection:
             _put(connection, changed)
             _drop(connection, known)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from shoal.errors import NotFound, RunLocked, SpecError, TakenOver, nearest
-from shoal.files import write_text
+from shoal.files import make_closed, write_text
 from shoal.model import Item, Plan
 from shoal.store import index, meta
 from shoal.store.driver import Driver
@@ -319,7 +319,7 @@ def _new_folder(home: str, name: str, token: Callable[[], str]) -> tuple[str, st
         run = f"{name}-{token()}"
         folder = run_folder(home, run)
         try:
-            os.mkdir(folder)
+            make_closed(folder)
         except FileExistsError:
             continue
         except OSError as error:

@@ -19,7 +19,7 @@ from shoal import namespaces
 from shoal.cluster.agent import looking, there
 from shoal.cluster.agent.values import TOKEN_FILE, node_folder
 from shoal.errors import ClusterError
-from shoal.files import write_secret
+from shoal.files import make_private, write_secret
 
 PATIENCE_S = 90.0
 TOLD_LINES = 12
@@ -30,6 +30,7 @@ def receive(key: str, run: str, archive: bytes, cluster: Mapping[str, Any]) -> s
     folder = there.workload_folder(key, run)
     aside = f"{folder}.{secrets.token_hex(3)}.part"
     try:
+        make_private(there.data_folder(key))
         os.makedirs(aside, mode=0o700)
         with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
             opened.extractall(aside, filter="data")

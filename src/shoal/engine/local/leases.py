@@ -16,7 +16,7 @@ from typing import Any
 from shoal.engine import leasing
 from shoal.engine.leasing import Claim
 from shoal.errors import AccessDenied, EngineError
-from shoal.files import ensure_ours
+from shoal.files import ensure_ours, own_folder
 from shoal.files.machine import process_start
 from shoal.model import Need, Node, Place
 
@@ -29,7 +29,7 @@ def table_path() -> str:
     if path := os.environ.get(TABLE_VARIABLE):
         return os.path.abspath(path)
     base = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("TMPDIR") or "/tmp"
-    return os.path.join(base, f"shoal-{os.getuid()}", "leases.json")
+    return os.path.join(own_folder(base), "leases.json")
 
 
 class Leases:

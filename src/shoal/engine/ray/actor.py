@@ -23,7 +23,7 @@ from shoal.engine.ray.checkpoints import Checkpoints, Home
 from shoal.engine.workers import messages, packages
 from shoal.engine.workers.connection import Connection
 from shoal.engine.workers.spawning import ZygoteClient
-from shoal.files import make_private
+from shoal.files import make_private, own_folder
 from shoal.model.marks import NODE_VARIABLE
 from shoal.model.packages import Packages
 
@@ -246,8 +246,7 @@ class WorkerActor:
 def _base() -> str:
     """Where things are kept on this node: with the node's own, where Shoal started it, so that they go with it."""
     of_node = os.environ.get(NODE_VARIABLE)
-    path = os.path.join(of_node or tempfile.gettempdir(), "work" if of_node else f"shoal-{os.getuid()}")
-    return make_private(path)
+    return make_private(os.path.join(of_node, "work") if of_node else own_folder(tempfile.gettempdir()))
 
 
 def _environment() -> Mapping[str, str]:
