@@ -99,7 +99,8 @@ class WorkerActor:
         # Which GPUs are this worker's, only Ray knows: other programs on the node have theirs from it, too.
         here["devices"] = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
         with theirs:
-            self._zygote.spawn({**request, **here}, theirs)
+            self._zygote.spawn(self._worker, request["factory"]["target"], theirs)
+        self._connection.send({**request, **here})
 
     async def send(self, message: list[Any]) -> None:
         """Pass a message to the process; `kill` is for the process that started it."""
@@ -118,6 +119,9 @@ class WorkerActor:
                 if not message[1]:
                     return
         self._connection.send(message)
+        await self._flush()
+
+    async def _flush(self) -> None:
         while self._connection.backlog:
             await asyncio.sleep(0.001)
             self._connection.flush()
@@ -135,6 +139,7 @@ class WorkerActor:
         """Batches of messages, the last of them `exit`. What an item wrote and left travels before its end."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self._zygote.socket, self._hear_zygote)
+        await self._flush()
         told_at = 0.0
         watching = asyncio.create_task(self._checkpoints.watch(lambda: self._running))
         try:
@@ -201,6 +206,8 @@ class WorkerActor:
 
     def _hear(self) -> None:
         told = self._connection.receive()
+        if not self._connection.open and self._status is None:
+            self._zygote.kill(self._worker)  # It said what is no message, or only closed its socket.
         self._ahead -= messages.settled(told)
         self._gathered += told
 
