@@ -19,7 +19,7 @@ from shoal.store.sqlite import connect_to_read, in_our_words
 
 RECORD = "run.db"
 _SNAPSHOT = ".copy.db"
-_OWN = (RECORD, _SNAPSHOT, "lock", "stop")
+_OWN = (RECORD, *(f"{RECORD}-{end}" for end in ("wal", "shm", "journal")), _SNAPSHOT, "lock", "stop")
 """What is not copied as it lies there: the record is in use, the rest is for this machine only."""
 _DRIVERS = "drivers"
 """Below it, the turns of those who wrote the copy."""
