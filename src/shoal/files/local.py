@@ -31,7 +31,7 @@ class LocalStorage(NamedTuple):
         return self.root
 
     def list(self, prefix: str = "", pattern: str | None = None, *, hidden: bool = False) -> Iterator[Entry]:
-        return walk(self._children, prefix, pattern, hidden=hidden)
+        return walk(self.children, prefix, pattern, hidden=hidden)
 
     def stat(self, key: str) -> Entry:
         path = self._existing(key)
@@ -95,7 +95,8 @@ class LocalStorage(NamedTuple):
         with told(path), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(path)
 
-    def _children(self, folder: str) -> Iterator[Child]:
+    def children(self, folder: str) -> Iterator[Child]:
+        """What is in the folder with this key; nothing where there is none."""
         path = os.path.join(self.root, folder)
         with told(path):
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from shoal.store.sqlite import connect_to_read, in_our_words
 
 RECORD = "run.db"
 _SNAPSHOT = ".copy.db"
-_OWN = (RECORD, f"{RECORD}-wal", f"{RECORD}-shm", f"{RECORD}-journal", _SNAPSHOT, "lock", "stop")
+_OWN = (RECORD, *(f"{RECORD}-{end}" for end in ("wal", "shm", "journal")), _SNAPSHOT, "lock", "stop")
 """What is not copied as it lies there: the record is in use, the rest is for this machine only."""
 _COPIES = "copies"
 _TURNS = "turns"
@@ -48,8 +49,9 @@ class RunCopy:
         self._state: State = {}
         self._is_whole = False
 
-    def write(self) -> None:
-        """Bring it up to date. The record goes last, so that it never tells of files that are not there yet.
+    def write(self) -> Sequence[tuple[str, str]]:
+        """Bring it up to date: which files could not be copied, and why. They do not hold up the record, which goes last,
+        so that it never tells of files that are on their way.
 
         Raises `StoreError` where another driver has the run by now.
         """
@@ -60,21 +62,23 @@ class RunCopy:
         try:
             with in_our_words(snapshot, self._run):
                 _backup(os.path.join(self._folder, RECORD), snapshot)
-            self._state = mirror_up(
+            mirrored = mirror_up(
                 self._folder,
                 self._storage,
                 self._prefix,
                 self._state,
                 exclude=lambda key: key in _OWN,
                 remove=True,
-            ).state
+            )
+            self._state = mirrored.state
             self._storage.write(f"{self._prefix}/{RECORD}", Path(snapshot))
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(snapshot)
-        if not self._is_whole:
+        if not self._is_whole and not mirrored.failed:
             self._remove_earlier()
             self._is_whole = True
+        return mirrored.failed
 
     def _remove_earlier(self) -> None:
         """Copies of earlier turns, their records first: half of one must not count."""

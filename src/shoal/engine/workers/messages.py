@@ -89,9 +89,9 @@ def returned(items: Sequence[tuple[int, int]]) -> Message:
     return ["returned", items]
 
 
-def names(entries: Sequence[Entry]) -> dict[int, str]:
-    """The ids of items on their way, by seq."""
-    return {entry[0]: entry[3] for entry in entries}
+def names(entries: Sequence[Entry]) -> dict[int, tuple[str, str]]:
+    """The ids of items on their way and the names of their checkpoints, by seq."""
+    return {entry[0]: (entry[3], entry[6]) for entry in entries}
 
 
 def kept(told: Sequence[Message]) -> list[int]:
