@@ -15,9 +15,9 @@ from servers.unreliable import unreliable
 
 __all__ = ["bucket", "hdfs", "hdfs_folder", "seaweed", "unreliable"]
 
-pytest_plugins = ["needs"]
+pytest_plugins = ["needs", "shards"]
 
-settings.register_profile("shoal", deadline=None)
+settings.register_profile("shoal", deadline=None, print_blob=True)
 settings.load_profile("shoal")
 
 
