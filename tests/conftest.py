@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,11 @@ from servers.unreliable import unreliable
 __all__ = ["bucket", "hdfs", "hdfs_folder", "seaweed", "unreliable"]
 
 pytest_plugins = ["needs", "shards"]
+
+if (
+    signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+):  # Under nohup. What a program ignores, its children do, too.
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 settings.register_profile("shoal", deadline=None, print_blob=True)
 settings.load_profile("shoal")
