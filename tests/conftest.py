@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +16,14 @@ from servers.unreliable import unreliable
 
 __all__ = ["bucket", "hdfs", "hdfs_folder", "seaweed", "unreliable"]
 
-pytest_plugins = ["needs"]
+pytest_plugins = ["needs", "shards"]
 
-settings.register_profile("shoal", deadline=None)
+if (
+    signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+):  # Under nohup. What a program ignores, its children do, too.
+    signal.signal(signal.SIGHUP, lambda *_: None)
+
+settings.register_profile("shoal", deadline=None, print_blob=True)
 settings.load_profile("shoal")
 
 

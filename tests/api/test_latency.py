@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,13 +64,15 @@ def by_pair(rows: list[LatencyRow]) -> dict[tuple[str, str], LatencyRow]:
 def test_every_node_has_a_row_for_every_location(
     tmp_path: Path, port: int, clock: Clock, engine: str
 ) -> None:
+    began = time.monotonic()
     rows = by_pair(latency(lab(tmp_path, port, f"local\nengine: {engine}"), here=clock))
+    each_took_s = (time.monotonic() - began) / 5
     assert len(rows) == 6
     for host in ("node0", "node1"):
         row = rows[host, "here"]
         assert (row.source, row.samples, row.age_s) == ("measured", 5, 0.0)
         assert row.min_s is not None
-        assert 0 < row.min_s < 0.005
+        assert 0 < row.min_s < each_took_s
     assert rows["node0", "home"][2:] == (0.02, None, None, 0, None, "known", False, "")
     assert rows["node1", "home"][2:] == (0.0, None, None, 0, None, "label", True, "")
     assert rows["node0", "mars"].why == "location mars has no probe, and no known round trip to lab"

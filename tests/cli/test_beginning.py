@@ -158,9 +158,9 @@ def test_doctor_says_whether_torch_can_use_a_gpu_without_importing_it(
 
 @pytest.mark.user
 def test_doctor_says_when_runs_cannot_be_kept(shoal, tmp_path):
-    tmp_path.chmod(0o555)
+    (tmp_path / ".shoal").chmod(0o555)
     examined = shoal("doctor")
-    tmp_path.chmod(0o755)
+    (tmp_path / ".shoal").chmod(0o755)
     assert examined.returncode == 1
     assert "SHOAL_HOME" in examined.stdout
 

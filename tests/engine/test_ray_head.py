@@ -16,6 +16,7 @@ pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-a
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.long,
+    pytest.mark.always,
     pytest.mark.filterwarnings("ignore"),
 ]  # Ray and its libraries warn of themselves.
 

@@ -40,6 +40,7 @@ def use(place, **variables):
     place.environment.update(variables)
 
 
+@pytest.mark.always
 @pytest.mark.s3
 @pytest.mark.long
 @pytest.mark.timeout(1200)

@@ -31,6 +31,7 @@ def batch(rows: int, *shape: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(0).random((rows, *shape), dtype=np.float32)
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("rows", ["n", 2], ids=["any number of rows", "two rows"])
 def test_it_gives_the_same_as_onnx_runtime(save_linear: Save, rows: int | str) -> None:
     first, second = both(save_linear((rows, 3, 8, 8)), batch(5, 3, 8, 8))
