@@ -50,8 +50,8 @@ class RunCopy:
         self._is_whole = False
 
     def write(self) -> Sequence[tuple[str, str]]:
-        """Bring it up to date: which files could not be copied, and why. They do not hold up the record, which goes last,
-        so that it never tells of files that are on their way.
+        """Bring it up to date: which files could not be copied, and why. They do not hold up the record, which goes
+        last, so that it never tells of files that are on their way.
 
         Raises `StoreError` where another driver has the run by now.
         """
