@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from shoal.engine.base import Engine
+from shoal.files.suspension import suspended_at
 from shoal.model import (
     Event,
     Factory,
@@ -202,6 +203,7 @@ class Pool:
                     self._journal.ensure_ours()
                     sure = True
                 self._engine.submit(member.number, [self._launch(item, member) for item in picked])
+                suspended_at("hand-out")
 
     def _launch(self, item: Item, member: Member) -> Item:
         sent = item._replace(attempt=item.attempt + 1)
