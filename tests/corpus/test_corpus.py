@@ -355,13 +355,34 @@ def test_a_run_is_brought_back_from_a_storage_and_goes_on(unpack: Unpack) -> Non
     remove(case)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="checkpoints are named by content now, and older ones are not found yet"
+NOT_YET = pytest.mark.xfail(
+    strict=True, reason="checkpoints of before are not found yet under their new names"
 )
-def test_a_trial_goes_on_from_the_checkpoint_that_an_earlier_version_kept(unpack: Unpack) -> None:
+
+
+@NOT_YET
+def test_a_trial_whose_machine_is_gone_goes_on_from_the_checkpoint_of_before(unpack: Unpack) -> None:
     case = unpack("storage")
     case.shoal("resume", stored(case), "--cluster=lab.yaml")
     assert [row["restored"] for row in case.rows()] == ["nothing"] * 4 + ["4 saved this", "nothing"]
+
+
+@NOT_YET
+def test_trials_that_were_stopped_go_on_from_the_checkpoints_of_before(unpack: Unpack) -> None:
+    case = unpack("search")
+    stopped = [row["item"] for row in case.rows() if row["state"] == "stopped"]
+    case.shoal("resume", case.run)
+    assert ["goes on after step 3" in case.shoal("logs", case.run, item) for item in stopped] == [True, True]
+
+
+def test_a_checkpoint_of_a_trial_that_was_never_recorded_is_nobodys(unpack: Unpack) -> None:
+    case = unpack("search")
+    new = f"t{len(case.rows()) + 1:04}"
+    kept = case.run_folder / "checkpoints" / new
+    kept.mkdir()
+    (kept / "step.txt").write_text("0.5 7")
+    case.shoal("resume", case.run)
+    assert "goes on after step 0" in case.shoal("logs", case.run, new)
 
 
 def remove(case: Case) -> None:

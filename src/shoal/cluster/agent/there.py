@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from shoal import namespaces
@@ -67,23 +68,19 @@ def drivers(key: str) -> list[str]:
 
 
 def _hold(path: str) -> None:
-    """Keep a lock until this process ends, whatever program it becomes."""
+    """Keep a lock until this process ends, whatever program it becomes. Where there are no locks, it does without."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
     os.set_inheritable(descriptor, True)
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
 
 
 def _is_held(path: str) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
+    with suppress(OSError), open(path, "r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
     return False
 
 
