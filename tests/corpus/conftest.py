@@ -14,6 +14,8 @@ import pytest
 from shoal.cli import main
 
 HERE = Path(__file__).parent
+ERRORS = {16, 33, 50, 67, 84, 101, 118}
+"""The lines of the inference that cannot be used."""
 VERSIONS = sorted(archive.parent.name for archive in HERE.glob("*/sheet.tar.gz"))
 
 
@@ -63,6 +65,9 @@ class Case:
         return (self.folder / "ran.txt").read_text().splitlines()
 
 
+Unpack = Callable[[str], Case]
+
+
 def digests(folder: Path) -> dict[str, str]:
     """Every file below a folder, by its content."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
@@ -77,7 +82,7 @@ def version(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def unpack(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[[str], Case]:
+) -> Unpack:
     """Gives the case of this name, and goes to its folder."""
 
     def unpacked(name: str) -> Case:
