@@ -67,3 +67,17 @@ def test_what_ran_when_the_engine_was_lost_waits_again_and_used_no_attempt() -> 
     records = bench.journal.records().values()
     assert {(record.state, record.item.used) for record in records} == {("waiting", 0)}
     assert [record.error for record in records] == ["the cluster is gone"] * 2 + [None]
+
+
+def test_a_stop_waits_for_what_runs_and_not_for_retries_whose_time_has_come() -> None:
+    work = items(0.1, 30.0)
+    work[0] = work[0]._replace(params={"seconds": 0.1, "fails": 1})
+    work[1] = work[1]._replace(params={"seconds": 30.0, "ignores_cancel": True})
+    bench = Bench(work, Policy(retries=1, backoff_s=1.0))
+    bench.each_moment = lambda progress: bench.pool.stop() if progress.now > 0.5 else None
+    turns = 0
+    while bench.pool.step():
+        turns += 1
+        assert turns < 1000, "the loop spins"
+    assert bench.world.now() < 8
+    assert [record.state for record in bench.journal.records().values()] == ["waiting", "stopped"]

@@ -32,7 +32,7 @@ from shoal.store import MemoryJournal
 FIRST = int(os.environ.get("SHOAL_SEED_OFFSET", "0"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("SHOAL_SOAK_SEEDS", "150")))
 BATCH = 50
-ONCE_FAILED = (4855,)
+ONCE_FAILED = (155, 487, 4855)
 """Seeds that found something; they are always among those that are run."""
 HORIZON_S = 20.0
 

@@ -22,7 +22,7 @@ from shoal.store import RunInfo, RunStore
 from shoal.store.driver import BEAT_S
 from shoal.store.learned import recall_learned, remember_learned
 from shoal.store.profiles import recall, remember
-from shoal.work.job import Conclusion, Learned, Past, PoolJob
+from shoal.work.job import Conclusion, Learned, Past, PoolJob, Recorded
 
 STOP_FILE = "stop"
 LOOK_S = 0.25
@@ -202,7 +202,7 @@ class Session:
         return Past(
             self.store.max_seq() + 1,
             self.store.known_contents(),
-            self._ended(),
+            self._recorded(),
             waiting,
             lambda: all_items(self.store),
             self._learned(),
@@ -212,9 +212,14 @@ class Session:
     def _learned(self) -> Learned:
         return recall_learned(self.store.home, self.job.fingerprint)
 
-    def _ended(self) -> Iterator[tuple[Item, Outcome]]:
-        for record in self.store.items(("done", "failed", "pruned")):
-            yield record.item, Outcome(record.state, record.metrics)
+    def _recorded(self) -> Iterator[Recorded]:
+        for record in self.store.items():
+            item, state = record.item, record.state
+            outcome = Outcome(state, record.metrics) if state in ("done", "failed", "pruned") else None
+            reports = self.store.reports(item.seq)
+            yield Recorded(
+                item, outcome, [(each.step, each.metrics) for each in reports if each.step is not None]
+            )
 
     def _waiting(self) -> Iterator[Item]:
         """What an earlier session left, less what is no longer asked for."""

@@ -17,14 +17,24 @@ Learned: TypeAlias = Mapping[str, Mapping[str, Any]]
 """What a kind found out by itself while it ran, as JSON, by the kind of node."""
 
 
+class Recorded(NamedTuple):
+    """An item of an earlier session, as it was recorded."""
+
+    item: Item
+    outcome: Outcome | None = None
+    """Its final state; None for one that waits."""
+    reports: Sequence[tuple[int, Mapping[str, Any]]] = ()
+    """What it reported for each step, in that order."""
+
+
 class Past(NamedTuple):
     """What the store knows of a run when a session begins. Empty for a new one."""
 
     next_seq: int = 1
     contents: Mapping[str, int] = {}
     """How many items with this content there are."""
-    ended: Iterator[tuple[Item, Outcome]] = iter(())
-    """Items that have their final state, for a search that learns from them."""
+    recorded: Iterator[Recorded] = iter(())
+    """Every item with what became of it, in order, for a search that learns from them."""
     waiting: int = 0
     items: Callable[[], Iterator[Item]] = lambda: iter(())
     """Every item that is recorded, in order, as often as it is asked for."""

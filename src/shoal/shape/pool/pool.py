@@ -103,6 +103,7 @@ class Pool:
 
     def step(self, most_s: float = LOOK_S) -> bool:
         """One turn of the loop, waiting no longer than `most_s`; False when everything is over."""
+        self._ready.wake(self._engine.now())
         if self._over():
             self._begin_to_wind_up()
             if not self._crew.members and not self._recording.dirty:
@@ -169,7 +170,6 @@ class Pool:
         workers = max(1, len(members) if self._guide is not None else min(self._crew.limit(), PLENTY))
         self._supply.refill(self._hungry(workers, soon=True), workers)
         now = self._engine.now()
-        self._ready.wake(now)
         self._reorder()
         useful = len(self._ready) + self._recording.new + len(self._flights)
         if self._guide is not None and useful and not self._supply.exhausted():
