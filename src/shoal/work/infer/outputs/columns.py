@@ -37,21 +37,47 @@ def arrow(name: str, values: Sequence[Any]) -> Any:
 
 def conform(name: str, array: Any, kind: Any) -> Any:
     """The same values as this type; `Failed` where they are of another sort, or would not stay the same."""
+    made = _conformed(array, kind)
+    if made is None:
+        raise Failed(
+            f"The column {name!r} holds {array.type} here and {kind} in parts that were written before:"
+            " give values of one type for every input."
+        )
+    return made
+
+
+def _conformed(array: Any, kind: Any) -> Any:
+    """None where that cannot be. What holds no value takes any type."""
     import pyarrow
+    from pyarrow import types
 
     if array.type == kind:
         return array
-    if pyarrow.types.is_null(array.type):
+    if array.null_count == len(array):
         return pyarrow.nulls(len(array), kind)
+    if types.is_list(array.type) and types.is_list(kind):
+        inner = _conformed(array.flatten(), kind.value_type)
+        return None if inner is None else _as_lists(array, inner, kind)
+    if is_same_struct(array.type, kind):
+        fields = [_conformed(each, kind.field(at).type) for at, each in enumerate(array.flatten())]
+        if any(each is None for each in fields):
+            return None
+        return pyarrow.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
     try:
-        if fits(array.type, kind):
-            return array.cast(kind)
+        return array.cast(kind) if fits(array.type, kind) else None
     except pyarrow.ArrowException:
-        pass
-    raise Failed(
-        f"The column {name!r} holds {array.type} here and {kind} in parts that were written before:"
-        " give values of one type for every input."
-    )
+        return None
+
+
+def _as_lists(array: Any, inner: Any, kind: Any) -> Any:
+    """The lists of an array with other values in them."""
+    import pyarrow
+    import pyarrow.compute
+
+    lengths = pyarrow.compute.list_value_length(array).fill_null(0).to_pylist()
+    mask = array.is_null() if array.null_count else None
+    made = pyarrow.ListArray.from_arrays(_offsets(list(accumulate(lengths, initial=0))), inner, mask=mask)
+    return made.cast(kind)  # Only the name of what is in a list may differ.
 
 
 def table_of(schema: Any, arrays: Mapping[str, Any], length: int) -> Any:
