@@ -1,4 +1,4 @@
-"""Which machine this is. The name of the host does not tell: two may have one name, and a container that of its host."""
+"""Which machine this is. The name of the host does not tell: two may have the same, and a container has its host's."""
 
 from __future__ import annotations
 
