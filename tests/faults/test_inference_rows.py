@@ -60,9 +60,8 @@ def test_an_odd_row_costs_itself_alone(place):
     good, errors = read(place)
     assert good.keys() == set(range(COUNT)) - {57, 302}
     assert errors == {
-        57: "the model gave a value of another type than in other rows in column 'score', which has int64;"
-        ' it gave "N/A"',
-        302: "the model gave no row for it, but a NoneType",
+        57: "the model gave a value of another type than in other rows, in column 'score'; it gave \"N/A\"",
+        302: "the model gave None instead of a row",
     }
     assert good[123]["note"] == "rather large"
     assert [good[number]["note"] for number in (0, 122, 124, 399)] == [None] * 4
