@@ -97,10 +97,10 @@ class SearchSource:
     def progressed(self, item: Item, metrics: Mapping[str, Any], step: int | None) -> str | None:
         if self._objective is None or step is None:
             return None
-        value = metrics.get(self._objective.metric)
-        if not isinstance(value, int | float):
+        value = _number(metrics.get(self._objective.metric))
+        if value is None:
             return None
-        if self._search.report(self._trial(item).number, step, float(value)):
+        if self._search.report(self._trial(item).number, step, value):
             return f"pruned at step {step}: {self._objective.metric} {value:g} is behind other trials"
         return None
 
@@ -120,8 +120,15 @@ class SearchSource:
     def _value(self, outcome: Outcome) -> float | None:
         if self._objective is None or outcome.state != "done":
             return None
-        value = outcome.metrics.get(self._objective.metric)
+        return _number(outcome.metrics.get(self._objective.metric))
+
+
+def _number(value: Any) -> float | None:
+    """A value to search by; None where it is no number, or one that no float can hold."""
+    try:
         return float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return None
 
 
 def _range(range_: Any) -> Range:
