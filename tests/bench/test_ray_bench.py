@@ -10,7 +10,7 @@ import pytest
 BENCH = Path(__file__).parents[2] / "bench"
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 
 def test_shoal_is_measured_against_tasks_and_the_ideal(tmp_path):

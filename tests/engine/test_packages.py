@@ -261,6 +261,7 @@ def test_a_cache_that_cannot_be_written_is_an_error_with_a_way_out(
         packages.ensure(Packages(("shoalfish==1.0",)))
 
 
+@pytest.mark.machine
 def test_uv_installs_where_there_is_no_pip(wheels: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("uv") is None:
         pytest.skip("uv is not on the PATH")

@@ -43,7 +43,7 @@ def test_a_folder_travels_without_what_means_nothing_elsewhere(folder: Path, tmp
     assert [line.split(" ")[0] for line in said] == [str(folder / n) for n in ("absolute", "outward", "pipe")]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.user
 def test_a_file_that_cannot_be_read_is_left_out(folder: Path, tmp_path: Path) -> None:
     before = names(folder)
     (folder / "secret").touch(mode=0)

@@ -139,6 +139,20 @@ def test_what_is_deleted_is_gone(storage: Storage) -> None:
     assert keys(storage) == ["a/c"]
 
 
+def test_what_is_moved_is_under_its_new_key_alone(storage: Storage) -> None:
+    storage.write("a/b", b"new")
+    storage.write("there", b"old")
+    storage.move("a/b", "there")
+    storage.move("there", "deep/er/still")
+    assert keys(storage) == ["deep/er/still"]
+    assert storage.read("deep/er/still") == b"new"
+    with pytest.raises(NotFound, match="a/b"):
+        storage.move("a/b", "there")
+    with pytest.raises(SpecError):
+        storage.move("deep/er/still", "../out")
+    assert keys(storage) == ["deep/er/still"]
+
+
 def test_a_prefix_is_a_folder(storage: Storage) -> None:
     for key in ("a/1", "a/b/2", "ab/3", "4"):
         storage.write(key, b"")

@@ -26,7 +26,7 @@ def test_a_folder_that_others_can_write_to_is_closed(tmp_path: Path) -> None:
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+@pytest.mark.root
 @pytest.mark.parametrize("as_link", [False, True], ids=["folder", "link"])
 def test_what_another_user_made_first_is_refused(tmp_path: Path, as_link: bool) -> None:
     place = tmp_path / "shoal"

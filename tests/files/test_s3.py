@@ -138,6 +138,7 @@ def test_a_server_that_fails_one_request_in_ten_costs_tries_and_nothing_else(
     assert len(proxy.faults) >= 30
 
 
+@pytest.mark.always
 def test_a_lost_answer_does_not_make_a_creator_doubt_itself(
     bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience
 ) -> None:
@@ -163,6 +164,7 @@ def test_a_listing_begins_before_it_is_complete(
     assert counted.requests >= 5
 
 
+@pytest.mark.always
 def test_a_listing_whose_answers_break_off_is_gone_on_with(
     bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience
 ) -> None:
@@ -195,6 +197,7 @@ def test_a_folder_is_mirrored_through_a_server_that_fails(
         assert (tmp_path / "copy" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("way", ["503", "reset", "cut", "short"])
 def test_a_listing_whose_pages_break_off_goes_on_where_it_was(
     bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience, way: str
@@ -210,6 +213,7 @@ def test_a_listing_whose_pages_break_off_goes_on_where_it_was(
     assert len(proxy.faults) >= 4
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("way", ["503", "reset", "late", "cut"])
 def test_a_delete_whose_answer_is_lost_is_done_again(
     bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience, way: str
@@ -225,6 +229,7 @@ def test_a_delete_whose_answer_is_lost_is_done_again(
     assert len(proxy.faults) >= 3
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("way", ["cut", "short"])
 def test_an_answer_that_breaks_off_is_asked_for_again_also_when_it_is_a_no(
     bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience, way: str

@@ -24,7 +24,8 @@ from servers.processes import accepts, free_ports, server
 
 PACKAGE = "pyspark==2.4.8"
 CACHE = Path.home() / ".cache" / "shoal-tests"
-DOWNLOAD_S = 280
+DOWNLOAD_S = 200
+"""A test and its fixtures have 300 s; CI downloads before the tests."""
 SERVER = "org.apache.hadoop.hdfs.server"
 OPENED = (
     "java.base/java.lang",

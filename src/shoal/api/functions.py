@@ -12,6 +12,7 @@ from typing import Any
 
 from shoal import spec as specs
 from shoal.api.workloads import Prepared, ensure_limit
+from shoal.cluster.here import Here
 from shoal.errors import SpecError
 from shoal.files import replacing, write_bytes
 from shoal.spec import Cell, Sweep
@@ -78,7 +79,7 @@ def settle(prepared: Prepared, folder: str) -> None:
 def again(store: RunStore) -> Prepared:
     """The same run's workload, from its folder."""
     document = store.document
-    spec = specs.loads(store.spec_text, folder=document["folder"], label=f"{store.run}/spec.yaml")
+    spec = specs.loads(store.spec_text, folder=_folder(document["folder"]), label=f"{store.run}/spec.yaml")
     assert isinstance(spec, Sweep)
     try:
         with open(os.path.join(store.folder, ROWS_FILE), encoding="utf-8") as file:
@@ -92,6 +93,11 @@ def again(store: RunStore) -> Prepared:
     if document["pickle"]:
         _use_pickle(job, store.folder)
     return Prepared(spec, job, document, rows)
+
+
+def _folder(path: str) -> str:
+    """Where the program was; where only the run was brought, the current folder."""
+    return path if os.path.isdir(path) else Here().folder
 
 
 def _use_pickle(job: Any, folder: str) -> None:

@@ -126,6 +126,9 @@ class HttpStorage(NamedTuple):
     def write_new(self, key: str, data: bytes) -> bool:
         self._refuse(key)
 
+    def move(self, key: str, to: str) -> None:
+        self._refuse(key)
+
     def ensure_claims_hold(self) -> None:
         """There are none: nothing can be written."""
 

@@ -31,7 +31,7 @@ class LocalStorage(NamedTuple):
         return self.root
 
     def list(self, prefix: str = "", pattern: str | None = None, *, hidden: bool = False) -> Iterator[Entry]:
-        return walk(self._children, prefix, pattern, hidden=hidden)
+        return walk(self.children, prefix, pattern, hidden=hidden)
 
     def stat(self, key: str) -> Entry:
         path = self._existing(key)
@@ -82,6 +82,11 @@ class LocalStorage(NamedTuple):
         with told(path):
             return _create(path, data)
 
+    def move(self, key: str, to: str) -> None:
+        path = self.path_for_writing(key, make=False)
+        with told(path):
+            os.replace(path, self.path_for_writing(to))
+
     def ensure_claims_hold(self) -> None:
         """They do: the file system keeps names apart."""
 
@@ -90,7 +95,8 @@ class LocalStorage(NamedTuple):
         with told(path), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(path)
 
-    def _children(self, folder: str) -> Iterator[Child]:
+    def children(self, folder: str) -> Iterator[Child]:
+        """What is in the folder with this key; nothing where there is none."""
         path = os.path.join(self.root, folder)
         with told(path):
             try:

@@ -131,6 +131,17 @@ class S3Storage:
 
         return retried(attempt, self._patience)
 
+    def move(self, key: str, to: str) -> None:
+        """Retried here, as deleting is. Copying once more does no harm."""
+        path, target = self._path(key), self._path(to)
+
+        def attempt() -> None:
+            with self._told(key):
+                self._client(retries=False).copy(path, target)
+
+        retried(attempt, self._patience)
+        self.delete(key)
+
     def ensure_claims_hold(self) -> None:
         """Some servers take conditional writes and ignore the condition: then two writers would both have a claim."""
         self._client()

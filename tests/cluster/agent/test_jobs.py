@@ -51,7 +51,8 @@ def test_a_driver_that_takes_up_an_old_run_is_seen_at_once(tmp_path: Path) -> No
     with RunStore.open(str(tmp_path), store.run, write=False):
         assert jobs._stamp(record) == before, "somebody only looks"
     assert jobs._stamp(record) == before
-    with RunStore.open(str(tmp_path), store.run, write=True, now=2.0):
+    with RunStore.open(str(tmp_path), store.run, write=True, now=2.0) as driver:
+        driver.journal()
         assert jobs._stamp(record) != before
 
 

@@ -63,8 +63,8 @@ def test_a_speed_is_measured() -> None:
 @pytest.fixture
 def half() -> Iterator[Path]:
     """A control group that gets half a CPU's time."""
-    if os.geteuid() != 0 or not os.access(QUOTA, os.W_OK):
-        pytest.skip("needs root, and control groups (version 1) that it may make")
+    if not os.access(QUOTA, os.W_OK):
+        pytest.skip("needs control groups (version 1) that it may make")
     group = QUOTA.parent / f"shoal-test-{os.getpid()}"
     group.mkdir()
     (group / QUOTA.name).write_text("50000")

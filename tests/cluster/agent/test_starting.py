@@ -31,10 +31,6 @@ from shoal.errors import ClusterError
 
 HOST = HostFacts("one", "3.11", "0.1", "2.60", 2.0, 1 << 32, (), 1.0)
 
-needs_root = pytest.mark.skipif(
-    not namespaces.possible(), reason="needs root: only root may keep a cluster in a network of its own"
-)
-
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -65,7 +61,7 @@ def leave_node(host: str, network: str) -> None:
     Path(node_folder("lab", host), NODE_FILE).write_text(json.dumps(facts._asdict()))
 
 
-@needs_root
+@pytest.mark.root
 def test_the_network_of_a_cluster_stays_until_its_last_node_goes(folder: Path) -> None:
     network = network_of_head()
     for host in ("one", "two"):
@@ -80,7 +76,7 @@ def test_the_network_of_a_cluster_stays_until_its_last_node_goes(folder: Path) -
     assert str(folder) not in Path("/proc/self/mounts").read_text()
 
 
-@needs_root
+@pytest.mark.root
 def test_a_head_that_is_brought_back_from_inside_still_knows_the_outside(folder: Path) -> None:
     ours = os.stat(namespaces.MINE).st_ino
     network = network_of_head()
@@ -97,7 +93,7 @@ def test_a_head_that_is_brought_back_from_inside_still_knows_the_outside(folder:
     assert found[1] != ours
 
 
-@needs_root
+@pytest.mark.root
 def test_the_driver_of_a_detached_run_begins_outside(folder: Path) -> None:
     network = network_of_head()
     (folder / "sitecustomize.py").write_text(

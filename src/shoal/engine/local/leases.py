@@ -17,6 +17,7 @@ from shoal.engine import leasing
 from shoal.engine.leasing import Claim
 from shoal.errors import AccessDenied, EngineError
 from shoal.files import ensure_ours, own_folder
+from shoal.files.machine import process_start
 from shoal.model import Need, Node, Place
 
 TABLE_VARIABLE = "SHOAL_LEASES"
@@ -29,20 +30,6 @@ def table_path() -> str:
         return os.path.abspath(path)
     base = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("TMPDIR") or "/tmp"
     return os.path.join(own_folder(base), "leases.json")
-
-
-def process_start(pid: int) -> int | None:
-    """When the process started, in the system's ticks: with the id, a name no later process has. None: not alive."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except OSError:
-        pass
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return None
-    return 0 if not os.path.exists("/proc/self/stat") else None
 
 
 class Leases:
