@@ -257,3 +257,15 @@ def test_old_results_stay_when_new_ones_cannot_be_written(
     assert "Free some space" in (caught.value.hint or "")
     assert path.read_bytes() == before
     assert not [name for name in os.listdir(run.folder) if name.endswith(".part")]
+
+
+def test_an_error_has_nothing_in_it_that_a_terminal_obeys(run: RunStore) -> None:
+    said = "no luck: \x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b2J\tütf\nsecond\r line"
+    journal = run.journal()
+    journal.add([Item(1, "t1", {})])
+    journal.ended(1, 1, 0, "node0", NOW, Outcome("failed", {}, said, 1.5))
+    journal.commit()
+    plain = "no luck: red ]0;title 2J\tütf\nsecond line"
+    found = [next(iter(run.rows())), read_csv(run)[0], read_parquet(run).to_pylist()[0]]
+    assert [row["error"] for row in found] == [plain] * 3
+    assert result_row(next(iter(run.items())), Columns.of([], []))["error"] == plain
