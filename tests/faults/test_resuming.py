@@ -314,3 +314,13 @@ def test_a_resumed_search_still_knows_the_curves_that_others_are_behind(place):
     (place.folder / "go").touch()
     rows = place.run("s", command="resume")
     assert [(row["x"], row["state"]) for row in rows] == [("0.9", "done"), ("0.1", "pruned")]
+
+
+def test_a_resume_gives_no_number_again_whose_folder_is_there_though_its_record_was_lost(place):
+    write_table(place, "1,ok")
+    place.run(place.sweep("s", *FUNCTION))
+    with place.store() as store:
+        os.makedirs(os.path.join(store.folder, "checkpoints", "t0005-3154d8b436249eda"))
+    write_table(place, "1,ok", "2,ok")
+    place.run("s", command="resume")
+    assert place.states() == {1: "done", 6: "done"}
