@@ -287,3 +287,40 @@ def test_a_search_with_repeats_repeats_every_point_as_often_through_a_kill(place
     for row in rows:
         counts[row["x"]] = counts.get(row["x"], 0) + 1
     assert sorted(counts.values()) == [3] * 6
+
+
+def test_a_resumed_search_still_knows_the_curves_that_others_are_behind(place):
+    place.write(
+        "trial.py",
+        """
+        import os, time, shoal
+        def main(x):
+            with open("log", "a") as file:
+                file.write(f"{x}\\n")
+            while x < 0.5 and not os.path.exists("go"):
+                time.sleep(0.01)
+            shoal.report(score=x, step=1)
+            if x < 0.5:
+                time.sleep(30)
+            return {"score": x}
+        """,
+    )
+    trials = "{search: {x: {choice: [0.9, 0.1]}}, count: 2, sampler: grid, pruner: asha}"
+    more = "objective: {metric: score, goal: max}\nlimits: {concurrent: 1, timeout: 20s}\n"
+    process = place.start("run", place.sweep("s", trials, "function: trial:main", more))
+    place.until(lambda: "0.1" in started(place), process)
+    place.shoal("stop", "s", code=0)
+    place.end(process, 3)
+    (place.folder / "go").touch()
+    rows = place.run("s", command="resume")
+    assert [(row["x"], row["state"]) for row in rows] == [("0.9", "done"), ("0.1", "pruned")]
+
+
+def test_a_resume_gives_no_number_again_whose_folder_is_there_though_its_record_was_lost(place):
+    write_table(place, "1,ok")
+    place.run(place.sweep("s", *FUNCTION))
+    with place.store() as store:
+        os.makedirs(os.path.join(store.folder, "checkpoints", "t0005-3154d8b436249eda"))
+    write_table(place, "1,ok", "2,ok")
+    place.run("s", command="resume")
+    assert place.states() == {1: "done", 6: "done"}

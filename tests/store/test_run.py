@@ -336,3 +336,15 @@ def test_what_is_committed_is_on_the_disk(run: RunStore) -> None:
     for store in (lambda: run, lambda: reopened(run)):
         full = store()._connection.execute("PRAGMA synchronous").fetchone() == (2,)
         assert full, "a power cut would lose what was shown as done"
+
+
+@pytest.mark.parametrize("folder", ["items/t0009", "checkpoints/t0009-3154d8b4", "checkpoints/t0009"])
+def test_numbers_go_on_above_folders_whose_items_nobody_has_a_record_of(run: RunStore, folder: str) -> None:
+    run.journal().add(items(4))
+    run.journal().commit()
+    assert run.highest_number() == 4
+    os.makedirs(os.path.join(run.folder, "items", ".spare-77"))
+    os.makedirs(os.path.join(run.folder, "items", "t0002"))
+    assert run.highest_number() == 4
+    os.makedirs(os.path.join(run.folder, folder))
+    assert run.highest_number() == 9

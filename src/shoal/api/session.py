@@ -200,7 +200,7 @@ class Session:
         counts = self.store.counts()
         waiting = sum(counts.get(state, 0) for state in ("waiting", "running", "stopped"))
         return Past(
-            self.store.max_seq() + 1,
+            self.store.highest_number() + 1,
             self.store.known_contents(),
             self._recorded(),
             waiting,

@@ -42,6 +42,7 @@ class Search:
         self._trials: dict[int, optuna.Trial] = {}
         self._behind: set[int] = set()
         """Trials of earlier sessions that were to be pruned when those ended."""
+        self._has_rungs = pruner == "asha"
         self._points = _points(space) if sampler == "grid" else None
         self.size = None if self._points is None else len(self._points)
         """How many different trials there are; None when there is no end to them."""
@@ -77,7 +78,7 @@ class Search:
         self._visited(params)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._drawn_before.ask(self._space)
+            self._drawn_before.tell(self._drawn_before.ask(self._space), state=optuna.trial.TrialState.FAIL)
         self._study.enqueue_trial({name: params[name] for name in self._space if name in params})
         return int(self._begin().number)
 
@@ -87,19 +88,32 @@ class Search:
 
     def report(self, number: int, step: int, value: float) -> bool:
         """A point of a trial's curve: whether the trial should be pruned."""
+        return self._note(number, step, value) and (self._is_behind(number) or number in self._behind)
+
+    def report_again(self, number: int, curve: Sequence[tuple[int, float]]) -> None:
+        """The curve of a trial of an earlier session. One that was to be pruned when that ended will be."""
+        behind = False
+        for place, (step, value) in enumerate(curve, 1):
+            # ASHA keeps with a trial what it had at each rung; others only look at curves.
+            if self._note(number, step, value) and (self._has_rungs or place == len(curve)):
+                behind = self._is_behind(number)
+        if behind:
+            self._behind.add(number)
+
+    def _note(self, number: int, step: int, value: float) -> bool:
+        """Whether that is a point of a curve."""
         trial = self._trials.get(number)
         if trial is None or step < 0 or not math.isfinite(value):
             return False
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             trial.report(value, step)
-            return bool(trial.should_prune()) or number in self._behind
+        return True
 
-    def report_again(self, number: int, curve: Sequence[tuple[int, float]]) -> None:
-        """The curve of a trial of an earlier session. One that was to be pruned at its end will be."""
-        behind = [self.report(number, step, value) for step, value in curve]
-        if behind and behind[-1]:
-            self._behind.add(number)
+    def _is_behind(self, number: int) -> bool:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return bool(self._trials[number].should_prune())
 
     def tell(self, number: int, value: float | None, *, pruned: bool = False) -> None:
         """A trial's end; None when it has no value to learn from."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -20,6 +21,9 @@ from shoal.store.sqlite import in_our_words
 from shoal.store.summary import summarize, worked
 
 T = TypeVar("T")
+
+_NUMBERED = re.compile(r"[a-z]+(\d{1,12})(?:-.*)?")
+"""What folders of items and checkpoints are called: after the item's id, and its content where that matters."""
 
 
 class RunInfo(NamedTuple):
@@ -139,6 +143,16 @@ class RunReader:
         """The highest seq so far, or 0."""
         with self._guard():
             return items.max_seq(self._connection)
+
+    def highest_number(self) -> int:
+        """The highest seq that a driver may ever have given, or 0: folders can outlive the record of their items."""
+        found = [self.max_seq()]
+        for name in ("items", "checkpoints"):
+            folder = os.path.join(self.folder, name)
+            for entry in os.listdir(folder) if os.path.isdir(folder) else ():
+                if (match := _NUMBERED.fullmatch(entry)) is not None:
+                    found.append(int(match[1]))
+        return max(found)
 
     def waiting_items(self) -> Iterator[Item]:
         """All that has no end: waiting, left running by a driver that is gone, or stopped."""
