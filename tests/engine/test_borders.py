@@ -53,6 +53,7 @@ NO_MESSAGES = {
     "nothing": b"",
     "half of one": b'["ready", 1.0',
     "endless brackets": b"[" * 100_000,
+    "many brackets": b"[" * 900 + b"]" * 900,
     "another value": b'{"op": "kill"}',
     "an empty list": b"[]",
     "a list of lists": b"[[1]]",

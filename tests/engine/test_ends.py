@@ -205,6 +205,21 @@ def test_a_zygote_that_does_not_answer_is_replaced_like_a_dead_one(
     collect(engine, heard(WorkerReady), 20)
 
 
+def test_time_in_which_the_driver_itself_was_suspended_is_not_held_against_a_zygote() -> None:
+    client = spawning.ZygoteClient()
+    try:
+        now = time.monotonic()
+        assert [client.is_silent(now + second) for second in range(8)] == [False] * 8
+        assert client.receive() == []  # The answer to what it was asked meanwhile.
+        psutil.Process(client.pid).suspend()
+        assert [client.is_silent(now + 8 + second) for second in range(30)] == [False] * 30
+        assert not client.is_silent(now + 1000)
+        assert [client.is_silent(now + 1000 + second) for second in range(33)] == [False] * 31 + [True] * 2
+    finally:
+        psutil.Process(client.pid).resume()
+        client.close()
+
+
 def test_a_zygote_that_answers_is_left_alone_however_often_it_is_asked(
     engine: LocalEngine, command: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

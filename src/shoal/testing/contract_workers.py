@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ DEATHS = [
     pytest.param({"do": "exit", "status": 0}, id="exit 0"),
     pytest.param({"do": "signal", "name": "SIGKILL"}, id="SIGKILL"),
     pytest.param({"do": "signal", "name": "SIGSEGV"}, id="SIGSEGV"),
+    pytest.param({"do": "babble"}, id="what is no message"),
 ]
 
 
@@ -156,6 +158,14 @@ class WorkerContract(ContractBase):
         factory = scripted()._replace(env={"SHOAL_CONTRACT": "a b$c"})
         engine.submit(engine.spawn(factory, self.place(engine)), [item(1, "env", name="SHOAL_CONTRACT")])
         assert of(ItemEnded, self.collect(engine, ended(1)))[0].outcome.metrics["value"] == "a b$c"
+
+    def test_a_worker_has_the_content_of_the_blob_of_its_factory(self, start: Start, tmp_path: Path) -> None:
+        (tmp_path / "blob").write_text("something large")
+        engine = start()
+        factory = scripted()._replace(blob=str(tmp_path / "blob"))
+        engine.submit(engine.spawn(factory, self.place(engine)), [item(1, "blob")])
+        [end] = of(ItemEnded, self.collect(engine, ended(1)))
+        assert end.outcome.metrics == {"value": "something large"}
 
     def test_wait_returns_nothing_when_its_time_is_up(self, start: Start) -> None:
         engine = start()

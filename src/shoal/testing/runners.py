@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from shoal.engine.workers.runner import Broken, Cancelled, NoRoom, Work
@@ -18,14 +20,17 @@ TARGET = "shoal.testing.runners:Scripted"
 
 
 class Scripted:
-    """The item's `do` is one of: sleep, raise, exit, signal, leave, break, hang, stubborn, report, print, env."""
+    """The item's `do` is one of `_ACTIONS`, or `blob`: the content of the factory's blob as a metric."""
 
-    def __init__(self, start_s: float = 0.0, fail_start: bool = False) -> None:
+    def __init__(self, start_s: float = 0.0, fail_start: bool = False, blob: bytes = b"") -> None:
+        self._blob = blob
         time.sleep(start_s)
         if fail_start:
             raise RuntimeError("the factory was told to fail")
 
     def run(self, work: Work) -> Mapping[str, Any] | None:
+        if work.params.get("do") == "blob":
+            return {"value": self._blob.decode()}
         return _ACTIONS[work.params.get("do", "sleep")](work)
 
 
@@ -80,6 +85,15 @@ def _stubborn(work: Work) -> None:
             continue
 
 
+def _babble(work: Work) -> None:
+    """Write to every socket that this process has, and stay."""
+    for name in os.listdir("/dev/fd"):
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.stat(int(name)).st_mode):
+                os.write(int(name), b"told to babble\n")
+    _hang(work)
+
+
 def _report(work: Work) -> Mapping[str, Any]:
     """`n` reports with the steps 0, 1, ...; `seconds` is the time for all of them; `hang` makes it stay."""
     count = work.params.get("n", 3)
@@ -112,6 +126,7 @@ _ACTIONS: dict[str, Callable[[Work], Mapping[str, Any] | None]] = {
     "break": _break,
     "hang": _hang,
     "stubborn": _stubborn,
+    "babble": _babble,
     "report": _report,
     "print": _print,
     "env": _env,

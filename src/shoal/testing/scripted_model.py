@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from shoal.engine.sim import Behaviour, Startup
 from shoal.model import Factory, Item
 
@@ -23,6 +25,10 @@ def simulated(factory: Factory, item: Item) -> Behaviour:
             return Behaviour(seconds, crash=True, error=why)
         case "leave":
             return Behaviour(seconds, leaves=True, error="told to leave")
+        case "babble":
+            return Behaviour(seconds, crash=True, error="what its process said was refused")
+        case "blob":
+            return Behaviour(seconds, metrics={"value": Path(factory.blob).read_text()})
         case "break":
             return Behaviour(seconds, crash=True, error="told to break")
         case "hang":

@@ -259,7 +259,8 @@ class WorkerActor:
     def _hear(self) -> None:
         told = self._connection.receive()
         if not self._connection.open and self._status is None:
-            self._zygote.kill(self._worker)  # It said what is no message, or only closed its socket.
+            with suppress(OSError):  # It said what is no message, or only closed its socket.
+                self._zygote.kill(self._worker)
         self._ahead -= messages.settled(told)
         self._gathered += told
 

@@ -145,13 +145,20 @@ def _wrong(message: Any) -> str | None:
         _FIELDS.get(message[0]) if type(message) is list and message and type(message[0]) is str else None
     )
     if checks is None or len(message) != len(checks) + 1:
-        return f"{message!a:.{SHOWN}} is no message"
+        return f"{_shown(message)} is no message"
     for position, check in enumerate(checks, 1):
         if not check(message[position]):
-            return f"{message[position]!a:.{SHOWN}} cannot stand in a message {message[0]!r}"
+            return f"{_shown(message[position])} cannot stand in a message {message[0]!r}"
     if message[0] in _METRICS and (why := fault(message[_METRICS[message[0]]])) is not None:
         return why
     return None
+
+
+def _shown(value: Any) -> str:
+    try:
+        return ascii(value)[:SHOWN]
+    except RecursionError:
+        return f"a {type(value).__name__} that is nested too deep"
 
 
 def fault(metrics: Mapping[str, Any]) -> str | None:

@@ -41,6 +41,8 @@ def report(*, step: int | None = None, **metrics: Any) -> None:
     if _current is not None:
         _current.report(plain, step)
     elif path := os.environ.get(REPORT_VARIABLE):
+        if (why := fault(plain)) is not None:
+            raise TypeError(why)
         line = json.dumps([os.environ.get(ATTEMPT_VARIABLE, ""), step, plain]) + "\n"
         append(path, line.encode())
 
@@ -99,10 +101,7 @@ def _whole(step: Any) -> int:
 
 def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Metrics as JSON values; NumPy and tensor scalars become numbers. Raises TypeError for anything else."""
-    plain = {str(name): _plain(name, value, DEPTH) for name, value in metrics.items()}
-    if (why := fault(plain)) is not None:
-        raise TypeError(why)
-    return plain
+    return {str(name): _plain(name, value, DEPTH) for name, value in metrics.items()}
 
 
 def _plain(name: object, value: Any, room: int) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import socket
@@ -28,7 +27,6 @@ MARK_VARIABLE = "SHOAL_WORKERS"
 """In the environment of a zygote and of all below it."""
 PROGRAM = "from shoal.engine.workers.zygote import main; main()"
 
-_log = logging.getLogger(__name__)
 _idle: ZygoteClient | None = None
 
 
@@ -150,13 +148,11 @@ class ZygoteClient:
         told: list[dict[str, Any]] = [json.loads(line) for line in lines]
         for answer in told:
             self._answered = answer.get("pong", self._answered)
-            for sentence in answer.get("left", ()):
-                _log.warning("%s.", sentence)
+            _warn(answer.get("left", ()))
         return [answer for answer in told if "exit" in answer]
 
     def _kill_rest(self) -> None:
-        for sentence in linux.kill_marked(self.pid, f"{MARK_VARIABLE}={self._mark}"):
-            _log.warning("%s.", sentence)
+        _warn(linux.kill_marked(self.pid, f"{MARK_VARIABLE}={self._mark}"))
 
     def kill_all(self) -> None:
         """SIGKILL for it and for all that it started."""
@@ -181,3 +177,11 @@ class ZygoteClient:
                 return False
             time.sleep(0.001)
         return True
+
+
+def _warn(sentences: Sequence[str]) -> None:
+    if sentences:
+        import logging  # Too slow to import for what hardly ever happens.
+
+        for sentence in sentences:
+            logging.getLogger(__name__).warning("%s.", sentence)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib
 import json
 import os
@@ -12,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -87,7 +87,7 @@ def make_runner(factory: Mapping[str, Any], blob: str | None) -> Runner:
     """Import the factory's target and call it. `blob` is what `encoded` gave, where the file is on another machine."""
     arguments = dict(factory["arguments"])
     if blob is not None:
-        arguments["blob"] = base64.b64decode(blob)
+        arguments["blob"] = a2b_base64(blob)
     elif factory["blob"]:
         with open(factory["blob"], "rb") as file:
             arguments["blob"] = file.read()
@@ -101,7 +101,7 @@ def encoded(blob: str) -> str | None:
     if not blob:
         return None
     with open(blob, "rb") as file:
-        return base64.b64encode(file.read()).decode()
+        return b2a_base64(file.read(), newline=False).decode()
 
 
 def _redirect(log: str) -> int:
