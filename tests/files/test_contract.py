@@ -292,7 +292,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     assert storage.read("x") == b"from below"
 
 
-def test_without_hard_links_a_new_file_is_complete_or_not_there(
+def test_without_hard_links_or_linux_a_new_file_is_complete_or_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_links(*_: object) -> None:
@@ -304,6 +304,7 @@ def test_without_hard_links_a_new_file_is_complete_or_not_there(
 
     storage = open_storage(str(tmp_path))
     monkeypatch.setattr("os.link", no_links)
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())  # A system library without renameat2.
     with monkeypatch.context() as patched:
         patched.setattr("os.fsync", full)
         with pytest.raises(FileError, match="No space left"):

@@ -84,6 +84,11 @@ class Storage(Protocol):
         It is under one of the keys at any time; for a moment under both where the storage can only copy.
         """
 
+    def ensure_claims_hold(self) -> None:
+        """Raises `SpecError` where the server does not keep what `write_new` promises. To be called before the first
+        one that others rely on; it is found out once in a process.
+        """
+
     def delete(self, key: str) -> None:
         """Remove a file; nothing happens where there is none."""
 

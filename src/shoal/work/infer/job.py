@@ -299,10 +299,10 @@ class InferJob(Hooks):
     def discard(self) -> None:
         outputs.discard(self.spec.output, self.spec.folder)
 
-    def close(self) -> None:
+    def close(self, *, replaced: bool = False) -> None:
         if self._listing is not None:
             self._listing.close()
-        if self._has_output:
+        if self._has_output and not replaced:
             self._has_output = False
             with suppress(ShoalError):  # Then others have to ask a person whether the run is over.
                 turn = 0 if self._turn is None else self._turn.number

@@ -68,7 +68,7 @@ def _plain(value: Any) -> Any:
 @pytest.mark.parametrize(
     "values",
     [["a", 1], [True, 2], [2**70], [object()], np.zeros(2, complex), np.float32(1.0), [[1], "a"]],
-    ids=str,
+    ids=["text and number", "bool and number", "large", "object", "complex", "no list", "list and text"],
 )
 def test_what_has_no_place_in_a_table_is_told_with_the_column(values: Any) -> None:
     with pytest.raises(Failed, match="The column 'score' cannot be written: "):

@@ -135,7 +135,7 @@ def test_workers_that_are_killed_lose_and_repeat_nothing(local_output: Output) -
     check_local(local_output, killed_rounds(claimed(local_output), 6, 20, seed=4), 20)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_over_a_network(far_output: Output) -> None:
     check_whole(far_output, killed_rounds(claimed(far_output), 3, 8, seed=5), 8)
 
@@ -155,7 +155,7 @@ def test_of_two_attempts_at_once_one_counts_and_both_are_told_which(local_output
     check_local(local_output, facts, 30)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_race_over_a_network(far_output: Output) -> None:
     check_whole(far_output, race(claimed(far_output), 10), 10)
 
