@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -148,12 +149,13 @@ def test_a_copy_is_consistent_while_its_run_goes_on(work: Path, monkeypatch: pyt
     checked = []
     real = RunCopy.write
 
-    def write(self: RunCopy) -> None:
-        real(self)
+    def write(self: RunCopy) -> Sequence[tuple[str, str]]:
+        failed = real(self)
         [record] = (work.parent / "shared" / "runs").glob("s-*/copies/1/run.db")
         with sqlite3.connect(record) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
             checked.append(connection.execute("SELECT count(*) FROM items WHERE state='done'").fetchone()[0])
+        return failed
 
     monkeypatch.setattr(RunCopy, "write", write)
     shoal.run("s.yaml", cluster="lab.yaml", display=False)

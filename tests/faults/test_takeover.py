@@ -19,7 +19,8 @@ TRIAL = """
     def main(x):
         with open("ran", "a") as file:
             file.write(f"{x} {os.getppid()}\\n")
-        time.sleep(0.3)
+        while x >= 2 and not os.path.exists("release"):
+            time.sleep(0.01)
         return {"y": x}
 """
 
@@ -28,6 +29,11 @@ TRIAL = """
 def sweep(place):
     place.write("trial.py", TRIAL)
     return place.sweep("s", "{grid: {x: [0, 1, 2, 3, 4, 5, 6, 7]}}", "function: trial:main")
+
+
+def release(place):
+    """Let the trials end: but for the first two, they wait for it."""
+    place.write("release", "")
 
 
 def lose_lock(place):
@@ -42,6 +48,7 @@ def test_a_lost_lock_does_not_give_a_run_two_drivers(place, sweep):
     assert f"(process {first.pid} on " in said
     assert "--take-over" in said
     assert place.json("show", "s", "--json")["state"] == "running"
+    release(place)
     assert json.loads(place.end(first, 0).stdout)["items"]["done"] == 8
     ran = [line.split()[0] for line in (place.folder / "ran").read_text().splitlines()]
     assert sorted(ran) == [str(x) for x in range(8)]
@@ -53,6 +60,7 @@ def test_who_takes_a_run_over_has_it_alone_and_the_other_says_so(place, sweep):
     before = {seq for seq, state in place.states().items() if state == "done"}
     second = place.start("resume", "s", "--take-over", "--json")
     replaced = place.end(first, 1)
+    release(place)
     assert f"was taken over by process {second.pid} on " in json.loads(replaced.stdout)["error"]
     ended = json.loads(place.end(second, 0).stdout)
     assert (ended["state"], ended["items"]["done"]) == ("succeeded", 8)
@@ -66,6 +74,7 @@ def test_a_sleeper_that_wakes_after_its_heir_has_ended_changes_nothing(place, sw
     first = place.start("run", sweep, "--cluster", place.machine(2), "--json")
     place.until(lambda: place.runs() and place.counts()["done"] >= 2, first)
     first.send_signal(signal.SIGSTOP)
+    release(place)
     ended = place.json("resume", "s", "--take-over", "--json")
     assert ended["items"]["done"] == 8
     [run] = place.runs()
@@ -79,6 +88,7 @@ def test_a_sleeper_that_wakes_after_its_heir_has_ended_changes_nothing(place, sw
 
 
 def test_a_driver_that_is_suspended_in_its_commit_is_named_and_no_turn_is_taken(place, sweep):
+    release(place)
     first = place.start(
         "run", sweep, "--cluster", place.machine(2), "--json", env={"SHOAL_SUSPEND_AT": "commit"}
     )
@@ -92,6 +102,7 @@ def test_a_driver_that_is_suspended_in_its_commit_is_named_and_no_turn_is_taken(
 
 
 def test_a_run_that_is_taken_over_at_its_very_end_ends_once(place, sweep):
+    release(place)
     first = place.start(
         "run", sweep, "--cluster", place.machine(4), "--json", env={"SHOAL_SUSPEND_AT": "end"}
     )
@@ -148,6 +159,7 @@ def test_a_driver_that_slept_while_another_machine_took_over_deletes_no_row(plac
 
 
 def test_a_copy_that_a_sleeper_writes_late_is_not_what_comes_back(place, sweep):
+    release(place)
     cluster = lab(place)
     first = place.start("run", sweep, "--cluster", cluster, "--json", env={"SHOAL_SUSPEND_AT": "copy"})
     place.until(lambda: _is_stopped(first.pid), first)
@@ -172,6 +184,7 @@ def test_a_driver_on_another_machine_that_was_heard_of_is_replaced_only_if_someb
     place.until(lambda: is_copied(place), first)
     [run] = place.runs()
     place.kill(first)
+    release(place)
     # With mounts of its own, it cannot tell whether what it cannot see is dead.
     command = ["unshare", "--mount", SHOAL, "resume", run, "--cluster", cluster, "--json"]
     refused = place.end(place.start_program(command, env=elsewhere(place)), 2)

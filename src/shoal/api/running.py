@@ -234,8 +234,8 @@ def _open(home: str, run: str, cluster: str | None, take_over: bool, here: Here,
     """The run, to go on with: as it is here, or as its copy is, where it was driven from elsewhere since."""
     store = RunStore.open(home, run, write=True, now=here.now(), take_over=take_over)
     try:
-        storage = machines(cluster or store.document.get("cluster"), tell).storage()
-        if storage is not None and _is_behind(store, storage):
+        storage = _newer_copy(store, cluster, tell)
+        if storage is not None:
             from shoal.store.copying import bring_back
 
             store.close()
@@ -254,13 +254,16 @@ def _open(home: str, run: str, cluster: str | None, take_over: bool, here: Here,
     return store
 
 
-def _is_behind(store: RunStore, storage: Storage) -> bool:
-    """Whether a later driver left a copy. What cannot be seen is unknown: then what is here is gone on with."""
+def _newer_copy(store: RunStore, cluster: str | None, tell: Tell) -> Storage | None:
+    """Where a later driver left a copy of the run; None where none did, or where that cannot be seen: then what is here
+    is gone on with, if there is anything to do."""
     from shoal.store.copying import copied_turn
 
-    with suppress(FileError, OSError):
-        return copied_turn(storage, store.run) > store.turn()
-    return False
+    with suppress(FileError, SpecError, OSError):
+        storage = machines(cluster or store.document.get("cluster"), tell).storage()
+        if storage is not None and copied_turn(storage, store.run) > store.turn():
+            return storage
+    return None
 
 
 def resume_run(
