@@ -187,7 +187,9 @@ class InferJob(Hooks):
 
     def source(self, past: Past) -> InferSource:
         self._listing = self.list_inputs(past)
-        self._tuning = Tuning(self.spec.tune, self.runtimes(), self.need, past.learned, self.missing())
+        self._tuning = Tuning(
+            self.spec.tune, self.runtimes(), self.need, past.learned, self.missing(), past.turn.number
+        )
         self._turn = past.turn
         first = past.next_seq
         if self._resumed:

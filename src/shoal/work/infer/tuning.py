@@ -9,12 +9,12 @@ from typing import Any
 from shoal.engine import fitting
 from shoal.engine.workers.stopwatch import now
 from shoal.model import Decision, Item, Need, Node
-from shoal.model.tuning import AS_GIVEN, Heard, Machine, Space
+from shoal.model.tuning import AS_GIVEN, Advice, Heard, Machine, Space
 from shoal.plan.together import Watch
 from shoal.plan.tuning import Tuner
 from shoal.spec import Tune
 from shoal.work.infer.curves import curves
-from shoal.work.infer.items import ADVICE, CAREFULLY_FROM, COMPARE, COUNT
+from shoal.work.infer.items import ADVICE, CAREFULLY_FROM, COMPARE, COUNT, TURN
 from shoal.work.job import Learned
 
 ITEM_S = 3.0
@@ -28,7 +28,13 @@ class Tuning:
     """Keeps `Guide`. `left` says how many inputs have not been cut into items yet, None while that is not known."""
 
     def __init__(
-        self, tune: Tune, runtimes: Sequence[str], need: Need, learned: Learned, missing: Sequence[str] = ()
+        self,
+        tune: Tune,
+        runtimes: Sequence[str],
+        need: Need,
+        learned: Learned,
+        missing: Sequence[str] = (),
+        turn: int = 1,
     ) -> None:
         self._tune = tune
         self._runtimes = tuple(runtimes)
@@ -36,6 +42,8 @@ class Tuning:
         self._learned = learned
         self._missing = missing
         """What else might be tried if it were installed, in words."""
+        self._turn = turn
+        """That of the driver, for workers to tell."""
         self._tuners: dict[str, Tuner] = {}
         self._machines: dict[str, Machine] = {}
         """By host, as it was when it was last looked at."""
@@ -75,11 +83,15 @@ class Tuning:
         active = self._workers.get(host, 1)
         tuner = self._tuner(machine)
         if item.used + 1 >= CAREFULLY_FROM:
-            return item._replace(params={**item.params, ADVICE: tuner.plain(worker).plain(), COMPARE: []})
+            return self._handed_out(item, tuner.plain(worker), [])
         advice = tuner.ask(worker, item.params[COUNT], self._not_out(item), active)
         used = {step.setting.runtime for step in advice.steps}
         unproven = [name for name in sorted(used) if self._has_to_be_compared(machine.kind, name)]
-        return item._replace(params={**item.params, ADVICE: advice.plain(), COMPARE: unproven})
+        return self._handed_out(item, advice, unproven)
+
+    def _handed_out(self, item: Item, advice: Advice, unproven: list[str]) -> Item:
+        added = {ADVICE: advice.plain(), COMPARE: unproven, TURN: self._turn}
+        return item._replace(params={**item.params, **added})
 
     def _not_out(self, item: Item) -> int | None:
         """Inputs that no worker has, and those of this item."""

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from shoal.files import open_storage
+from shoal.files.hdfs import HdfsStorage
 from shoal.spec.infer import Output
 from shoal.work.infer.base import Facts
-from shoal.work.infer.outputs import PartWriter, beside, claim, discard
+from shoal.work.infer.outputs import PartWriter, beside, claim, discard, finish, turns
 from shoal.work.infer.outputs.layout import opened
 
 
@@ -18,6 +19,8 @@ def fill(output: Output) -> None:
     writer = PartWriter(output, ".", "a-1")
     writer.write(1, 1, "c", {"path": ["x"]}, {"by": [1]}, [({"path": "bad"}, "truncated")], Facts(0, 0))
     writer.crumbs.at(2, 3, 1)
+    assert turns(output, ".", "a-1").take(1, {"driver": "the only one"})
+    finish(output, ".", "a-1", [], strangers=())
 
 
 @pytest.mark.parametrize(
@@ -44,6 +47,8 @@ def test_all_of_it_goes_and_nothing_else(output: Output) -> None:
     discard(other, ".")
     above = open_storage(output.path.rpartition("/")[0], endpoint=output.endpoint)
     assert {entry.key for entry in above.list(hidden=True)} == {f"out/{key}" for key in kept}
+    if isinstance(above, HdfsStorage):
+        assert [child.name for child in above._children("")] == ["out"], "an empty folder was left"
 
 
 def test_a_folder_of_this_machine_is_not_left_empty(local_output: Output) -> None:

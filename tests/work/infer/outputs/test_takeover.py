@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 
+from shoal.engine.workers.runner import Failed
 from shoal.errors import TakenOver
 from shoal.files.turns import Turns
 from shoal.spec.infer import Output
@@ -235,6 +236,37 @@ def test_what_is_put_back_does_not_replace_what_was_written_since(local_output: 
     assert [(entry.key, storage.read(entry.key)) for entry in storage.list(hidden=True)] == [
         (part_key(1), b"new")
     ]
+
+
+def write_numbered(output: Output, content: str, turn: int) -> Facts:
+    writer = PartWriter(output, ".", RUN)
+    return writer.write(5, 1, content, {"path": [content]}, {"by": [str(turn)]}, [], Facts(0, 0), turn)
+
+
+def test_a_part_of_an_item_that_was_lost_with_its_driver_makes_room(local_output: Output) -> None:
+    """A worker of the first driver wrote it, under a number that the heir has given to other inputs."""
+    claim(local_output, ".", RUN, "home", is_alive=lambda *_: False)
+    lost = write_numbered(local_output, "lost", 1)
+    assert PartWriter(local_output, ".", RUN).find(5, "lost", 2) == lost
+    facts = write_numbered(local_output, "known", 2)
+    assert [row["path"] for row in rows(local_output, ".")] == ["known"]
+    assert [each.key for each in look(opened(local_output, ".")).retired] == [part_key(5)]
+    with pytest.raises(Failed, match="is of other inputs"):
+        write_numbered(local_output, "lost", 1)
+    finish(local_output, ".", RUN, [(5, document_of(facts))], turn_of(local_output, 2))
+    assert [row["path"] for row in rows(local_output, ".")] == ["known"]
+    assert not look(opened(local_output, ".")).retired
+
+
+def test_a_part_that_comes_when_the_heir_has_ended_without_it_is_taken_back(local_output: Output) -> None:
+    claim(local_output, ".", RUN, "home", is_alive=lambda *_: False)
+    done = [write(local_output, 1, "the heir")]
+    finish(local_output, ".", RUN, done, turn_of(local_output, 2))
+    with pytest.raises(Failed, match="was taken over, and has ended without part-000005"):
+        write_numbered(local_output, "late", 1)
+    check(local_output, ["the heir"], ROWS)
+    write_numbered(local_output, "new", 3)  # The run was resumed, and has more to do.
+    assert len(list(rows(local_output, "."))) == ROWS + 1
 
 
 def test_a_run_that_is_not_over_keeps_what_a_resume_takes_up(local_output: Output) -> None:

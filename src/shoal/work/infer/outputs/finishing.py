@@ -27,6 +27,7 @@ from shoal.work.infer.outputs.layout import (
     Listing,
     aside_key,
     is_claim_aside,
+    is_left_out,
     look,
     opened,
     part_key,
@@ -36,7 +37,7 @@ from shoal.work.infer.outputs.layout import (
 )
 from shoal.work.infer.outputs.owning import FIRST, ensure_ours, replace
 from shoal.work.infer.outputs.parts import METADATA, encoded, facts_of, part_document
-from shoal.work.infer.outputs.publication import kept_when_tidy, last_published, publish, published_parts
+from shoal.work.infer.outputs.publication import kept_when_tidy, publish
 from shoal.work.infer.outputs.retirement import put_back, retire
 from shoal.work.infer.outputs.schemas import decoded, final, was_widened
 
@@ -171,12 +172,10 @@ def _complete(storage: Storage, key: str, schema: Any) -> bool:
     return True
 
 
-def _take_back(storage: Storage, run: str, turn: Turn, written: Set[int]) -> None:
+def _take_back(storage: Storage, run: str, turn: Turn, written: Iterable[int]) -> None:
     """Put parts aside that we wrote anew when an heir had taken them out of the output already."""
-    last = last_published(storage, run)
-    if last is not None and last > turn.number:
-        listed = published_parts(storage, run, last)
-        for seq in written - listed:
+    for seq in written:
+        if is_left_out(storage, run, turn.number, seq):
             with suppress(NotFound):
                 storage.move(part_key(seq), aside_key(turn.number, part_key(seq)))
 

@@ -6,6 +6,7 @@ readers of Parquet folders pass over. It is not called `.shoal`: that would make
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -75,6 +76,10 @@ def turns_prefix(run: str) -> str:
 def published_prefix(run: str) -> str:
     """Where each turn of this run says what it made of the output."""
     return f"{HIDDEN}/published/{run}"
+
+
+def published_key(run: str, turn: int) -> str:
+    return f"{published_prefix(run)}/{turn}.json"
 
 
 def aside_key(turn: int, key: str) -> str:
@@ -162,6 +167,22 @@ def _note_hidden(found: Listing, key: str) -> None:
         found.partial[int(match[1])] = key
     elif match := _SCHEMA.fullmatch(name):
         found.schemas[int(match[1])] = key
+
+
+def last_published(storage: Storage, run: str) -> int | None:
+    """The last turn of this run that published something; None where none has."""
+    names = (entry.key.rpartition("/")[2] for entry in storage.list(published_prefix(run), "*.json"))
+    return max(
+        (int(name) for each in names if (name := each.removesuffix(".json")).isdecimal()), default=None
+    )
+
+
+def is_left_out(storage: Storage, run: str, turn: int, seq: int) -> bool:
+    """Whether a later turn has published an output without this item."""
+    last = last_published(storage, run)
+    if last is None or last <= turn:
+        return False
+    return seq not in json.loads(storage.read(published_key(run, last)))["parts"]
 
 
 def _number(name: str) -> list[int]:

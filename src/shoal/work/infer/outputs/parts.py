@@ -9,7 +9,7 @@ import errno
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from shoal.engine.workers.runner import Failed
@@ -19,7 +19,7 @@ from shoal.spec.infer import Output
 from shoal.work.infer.base import Facts
 from shoal.work.infer.outputs.columns import arrow, as_json, conform, table_of
 from shoal.work.infer.outputs.crumbs import Crumbs
-from shoal.work.infer.outputs.layout import errors_key, opened, part_key, partial_key
+from shoal.work.infer.outputs.layout import aside_key, errors_key, is_left_out, opened, part_key, partial_key
 from shoal.work.infer.outputs.misfits import keys_array, odd_keys, odd_names, odd_outputs, with_misfits
 from shoal.work.infer.outputs.schemas import Schemas, is_complete
 
@@ -27,6 +27,7 @@ METADATA = b"shoal"
 """Under this key, a part says in JSON which item of which run it is, and its facts."""
 REASON = "shoal: reason"
 """The last column in the errors of one item: a name that no column of a person has."""
+_TRIES = 2
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 Columns = Mapping[str, Sequence[Any]]
@@ -44,13 +45,18 @@ class PartWriter:
         self._schemas = Schemas(self._storage)
         self.crumbs = Crumbs(self._storage)
 
-    def find(self, seq: int, content: str) -> Facts | None:
+    def find(self, seq: int, content: str, turn: int = 1) -> Facts | None:
         """What an earlier attempt wrote, if it finished: its facts; None where there is none.
 
-        A part of another run or of other inputs raises `Failed`.
+        `turn` is that of the driver which hands this item out. What a worker of an earlier driver wrote for an item
+        that was lost with it is put aside. Any other part of another run or of other inputs raises `Failed`.
         """
         document = part_document(self._storage, seq)
         if document is None:
+            return None
+        is_lost = document.get("content") != content and int(document.get("turn", 0)) < turn
+        if document.get("run") == self._run and is_lost:
+            self._put_aside(seq, turn)
             return None
         if (document.get("run"), document.get("content")) != (self._run, content):
             whose = "other inputs" if document.get("run") == self._run else f"run {document.get('run')}"
@@ -69,6 +75,7 @@ class PartWriter:
         columns: Columns,
         errors: Errors,
         facts: Facts,
+        turn: int = 1,
     ) -> Facts:
         """Make the part durable, or find that another attempt did: the facts of the one that counts.
 
@@ -82,16 +89,26 @@ class PartWriter:
             errors_file = self._write_errors(seq, attempt, errors)
             if not is_complete(table.schema) or not table.num_rows:
                 self._storage.write(partial_key(seq), b"")
-            document = {"run": self._run, "item": seq, "content": content, **document_of(facts)}
+            document = {"run": self._run, "turn": turn, "item": seq, "content": content, **document_of(facts)}
             data = encoded(table, {**document, "errors_file": errors_file})
-            if self._storage.write_new(part_key(seq), data):
-                return facts
-            found = self.find(seq, content)
-        if found is None:
-            raise Failed(
-                f"{self._storage.url}/{part_key(seq)} was there, and is gone: somebody removes parts."
-            )
-        return found
+            for _ in range(_TRIES):  # Once more where another part has made room.
+                if self._storage.write_new(part_key(seq), data):
+                    self._ensure_counted(seq, turn)
+                    return facts
+                found = self.find(seq, content, turn)
+                if found is not None:
+                    return found
+        raise Failed(f"{self._storage.url}/{part_key(seq)} was there, and is gone: somebody removes parts.")
+
+    def _ensure_counted(self, seq: int, turn: int) -> None:
+        """Take a part back that came too late: its driver was replaced, and the run has ended without it."""
+        if is_left_out(self._storage, self._run, turn, seq):
+            self._put_aside(seq, turn)
+            raise Failed(f"Run {self._run} was taken over, and has ended without {part_key(seq)}.")
+
+    def _put_aside(self, seq: int, turn: int) -> None:
+        with suppress(NotFound):
+            self._storage.move(part_key(seq), aside_key(turn, part_key(seq)))
 
     def _fitting(self, keys: Columns, columns: Columns, errors: Errors) -> tuple[Any, Errors]:
         """A table of the inputs that go together, and the errors with those that do not."""

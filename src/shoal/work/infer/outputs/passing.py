@@ -30,5 +30,11 @@ def discard(output: Output, folder: str) -> None:
     above, _, name = output.path.rstrip("/").rpartition("/")
     with suppress(ShoalError):  # Folders that are there without a file, on HDFS.
         around = open_storage(above, folder=folder, endpoint=output.endpoint)
-        around.delete(f"{name}/{HIDDEN}")
+        folders = {key.rpartition("/")[0] for key in found.hidden} | {
+            HIDDEN,
+            f"{HIDDEN}/turns",
+            f"{HIDDEN}/published",
+        }
+        for folder_ in sorted(folders, key=len, reverse=True):
+            around.delete(f"{name}/{folder_}")
         around.delete(name)

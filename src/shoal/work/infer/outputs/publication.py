@@ -20,7 +20,7 @@ from shoal.files.suspension import suspended_at
 from shoal.files.turns import Turn
 from shoal.work.infer.base import Facts
 from shoal.work.infer.outputs.combining import ItemErrors, combine
-from shoal.work.infer.outputs.layout import ERRORS, published_prefix
+from shoal.work.infer.outputs.layout import ERRORS, last_published, published_key, published_prefix
 
 
 def publish(
@@ -45,17 +45,9 @@ def publish(
         "rows": sum(facts.rows for facts in done.values()),
         "errors": sum(facts.errors for facts in done.values()),
     }
-    storage.write(_key(run, turn.number), json.dumps(document).encode())
+    storage.write(published_key(run, turn.number), json.dumps(document).encode())
     _show_errors(storage, run)
     return reasons
-
-
-def last_published(storage: Storage, run: str) -> int | None:
-    """The last turn that published something; None where none has."""
-    names = (entry.key.rpartition("/")[2] for entry in storage.list(published_prefix(run), "*.json"))
-    return max(
-        (int(name) for each in names if (name := each.removesuffix(".json")).isdecimal()), default=None
-    )
 
 
 def errors_published(run: str, turn: int) -> str:
@@ -63,25 +55,16 @@ def errors_published(run: str, turn: int) -> str:
     return f"{published_prefix(run)}/{turn}.parquet"
 
 
-def published_parts(storage: Storage, run: str, turn: int) -> set[int]:
-    """The items that the output consists of by the word of this turn."""
-    return set(json.loads(storage.read(_key(run, turn)))["parts"])
-
-
 def kept_when_tidy(run: str, turn: int) -> set[str]:
     """What stays of all that was published: the last word, and its errors where an earlier driver may come back."""
-    return {_key(run, turn), *([errors_published(run, turn)] if turn > 1 else [])}
-
-
-def _key(run: str, turn: int) -> str:
-    return f"{published_prefix(run)}/{turn}.json"
+    return {published_key(run, turn), *([errors_published(run, turn)] if turn > 1 else [])}
 
 
 def _show_errors(storage: Storage, run: str) -> None:
     shown = None
     while (last := last_published(storage, run)) != shown:
         assert last is not None, "this driver has published"
-        has_errors = json.loads(storage.read(_key(run, last)))["errors"]
+        has_errors = json.loads(storage.read(published_key(run, last)))["errors"]
         suspended_at("errors")
         if has_errors:
             _copy(storage, errors_published(run, last), ERRORS)

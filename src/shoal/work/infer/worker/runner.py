@@ -18,7 +18,7 @@ from shoal.spec import Infer
 from shoal.work.infer.base import Facts, Opened
 from shoal.work.infer.finishing import finishing
 from shoal.work.infer.inputs import opening
-from shoal.work.infer.items import ADVICE, CAREFULLY_FROM, COMPARE, FACTS, HEARD, LIST, content_of
+from shoal.work.infer.items import ADVICE, CAREFULLY_FROM, COMPARE, FACTS, HEARD, LIST, TURN, content_of
 from shoal.work.infer.models import models
 from shoal.work.infer.outputs import PartWriter
 from shoal.work.infer.outputs.misfits import WHERE
@@ -88,7 +88,7 @@ class InferRunner:
 
     def _attempt(self, work: Work) -> Mapping[str, Any]:
         content = content_of(work.params[LIST])
-        earlier = self._writer.find(work.seq, content)
+        earlier = self._writer.find(work.seq, content, work.params.get(TURN, 1))
         if earlier is not None:
             return _told(earlier, Heard())
         self._watch.seconds.clear()
@@ -131,6 +131,7 @@ class InferRunner:
             collected.columns(),
             _reasons(opened, collected),
             facts,
+            work.params.get(TURN, 1),
         )
         return written._replace(seconds={**written.seconds, "writing": now() - began})
 
