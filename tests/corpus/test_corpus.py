@@ -142,19 +142,12 @@ def test_a_run_is_brought_back_from_a_storage_and_goes_on(unpack: Unpack) -> Non
     remove(case)
 
 
-NOT_YET = pytest.mark.xfail(
-    strict=True, reason="checkpoints of before are not found yet under their new names"
-)
-
-
-@NOT_YET
 def test_a_trial_whose_machine_is_gone_goes_on_from_the_checkpoint_of_before(unpack: Unpack) -> None:
     case = unpack("storage")
     case.shoal("resume", stored(case), "--cluster=lab.yaml")
     assert [row["restored"] for row in case.rows()] == ["nothing"] * 4 + ["4 saved this", "nothing"]
 
 
-@NOT_YET
 def test_trials_that_were_stopped_go_on_from_the_checkpoints_of_before(unpack: Unpack) -> None:
     case = unpack("search")
     stopped = [row["item"] for row in case.rows() if row["state"] == "stopped"]

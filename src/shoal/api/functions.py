@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -101,9 +100,7 @@ def _folder(path: str) -> str:
 
 
 def _use_pickle(job: Any, folder: str) -> None:
-    with open(os.path.join(folder, PICKLE_FILE), "rb") as file:
-        code = base64.b64encode(file.read()).decode()
-    job.factory = job.factory._replace(arguments={"pickled": code})
+    job.factory = job.factory._replace(blob=os.path.join(folder, PICKLE_FILE))
 
 
 def _plain_rows(rows: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:

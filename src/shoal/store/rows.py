@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from shoal.store import meta
-from shoal.store.encode import decode, number
+from shoal.store.encode import number, readable
 from shoal.store.items import pages
 from shoal.store.records import ItemRecord, counted_attempt
 
@@ -106,7 +106,7 @@ def results(connection: sqlite3.Connection, states: Sequence[str] | None = None)
     """What rows are made of, in the order of the items."""
     columns = "seq, id, state, params, texts, metrics, seconds, used, node, started, error"
     for page in pages(connection, columns, states):
-        params, metrics = decode([raw[3] for raw in page]), decode([raw[5] for raw in page])
+        params, metrics = readable([raw[3] for raw in page]), readable([raw[5] for raw in page])
         for raw, given, measured in zip(page, params, metrics, strict=True):
             texts = json.loads(raw[4]) if raw[4] else None
             attempt, error = counted_attempt(raw[2], raw[7], raw[9]), raw[10] and _without_controls(raw[10])

@@ -25,6 +25,7 @@ import pytest
 import yaml
 from kubernetes.client.rest import ApiException
 
+from servers.processes import free_ports
 from shoal import spec
 from shoal.cluster.containers.documents import Versions
 from shoal.cluster.containers.kubernetes import KubernetesProvider
@@ -56,12 +57,6 @@ class Server(NamedTuple):
     certificate: str | None = None
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @contextlib.contextmanager
 def started(command: list[str], **settings: Any) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(command, text=True, **settings)
@@ -87,7 +82,7 @@ def real(folder: Path, crds: list[dict[str, Any]]) -> Iterator[Server]:
     program, etcd = os.environ.get("SHOAL_KUBE_APISERVER"), shutil.which("etcd")
     if not program or not etcd:
         pytest.skip("no kube-apiserver: SHOAL_KUBE_APISERVER does not name one, or etcd is not installed")
-    client, peer, port = (free_port() for _ in range(3))
+    client, peer, port = free_ports(3)
     (folder / "tokens.csv").write_text('admin,admin,1,"system:masters"\nnobody,nobody,2,"nobodies"\n')
     key = folder / "key.pem"
     subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
@@ -466,7 +461,7 @@ def test_an_unknown_context_is_named(small_server: Server, use: Callable[..., No
 
 
 def test_a_server_that_is_not_there_is_an_error_at_once(use: Callable[..., None]) -> None:
-    use(Server(f"http://127.0.0.1:{free_port()}", "admin", "nobody"))
+    use(Server(f"http://127.0.0.1:{free_ports(1)[0]}", "admin", "nobody"))
     with pytest.raises(ClusterError, match="cannot be reached to look at RayClusters"):
         provider().status()
 

@@ -156,8 +156,14 @@ def test_a_plan_says_what_it_decided_and_why_and_predicts_nothing_it_does_not_kn
     plan = job(tmp_path).plan(NODES, 2, None)
     assert plan.workers == 2
     assert plan.predicted_seconds is None
-    assert {decision.name for decision in plan.decisions} >= {"workers", "order", "chunk", "prediction"}
-    assert all(decision.why for decision in plan.decisions)
+    assert [(decision.name, decision.choice) for decision in plan.decisions] == [
+        ("workers", 2),
+        ("order", "as given, then longest first"),
+        ("chunk", 1),
+        ("prediction", None),
+    ]
+    assert plan.decisions[0].why == "a with 2 CPU in all hold 2 workers of 1 CPU"
+    assert "has not been run here before" in plan.decisions[3].why
 
 
 def test_a_plan_predicts_from_what_was_measured(tmp_path: Path) -> None:

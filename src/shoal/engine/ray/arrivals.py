@@ -29,6 +29,8 @@ class Arrivals:
         self._parcels = Parcels(lambda label: self._place(label.kind, label.name))
         self._refused: dict[int, str] = {}
         """Why what an item left cannot be kept, by seq."""
+        self._again: dict[int, str] = {}
+        """Ids of items that were handed out before and have not started here, by seq."""
 
     def _place(self, kind: str, name: str) -> str:
         return os.path.join(self._root, self._folders[kind], name)
@@ -46,7 +48,8 @@ class Arrivals:
     def _take_parcel(self, message: Message) -> str | None:
         label: Label = message[1]
         try:
-            self._parcels.take(message)
+            if self._parcels.take(message) and label.kind == "files":
+                self._again.pop(label.seq, None)  # It took the place of what was there.
         except NotTaken as error:
             if label.kind == "files":
                 self._refused[label.seq] = f"what it left in SHOAL_ITEM_DIR cannot be kept: {error}"
@@ -71,12 +74,14 @@ class Arrivals:
             with suppress(OSError):
                 os.rmdir(os.path.join(self._root, self._folders["checkpoint"]))
 
-    def empty(self, item: str) -> None:
-        """The item starts again: what an earlier attempt left does not belong to this one."""
-        shutil.rmtree(self._place("files", item), ignore_errors=True)
+    def expect_again(self, seq: int, item: str) -> None:
+        """An item was handed out that may have left something before."""
+        self._again[seq] = item
 
     def judged(self, event: Event) -> Event:
-        """An item whose files could not be kept has failed."""
+        """The event, in the light of what came with it: an item whose files could not be kept has failed."""
+        if self._again and isinstance(event, ItemStarted) and event.seq in self._again:
+            shutil.rmtree(self._place("files", self._again.pop(event.seq)), ignore_errors=True)
         if not self._refused or not isinstance(event, ItemEnded) or event.seq not in self._refused:
             return event
         why = self._refused.pop(event.seq)

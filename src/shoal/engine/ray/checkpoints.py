@@ -242,7 +242,8 @@ class Versions(NamedTuple):
     """Where they are, as the prefix of keys."""
 
     def prefix(self, version: Version) -> str:
-        return f"{self.item}/{'.'.join(map(str, version))}"
+        turn, attempt, copy = version
+        return f"{self.item}/{turn}.{attempt}.{copy}" if copy else f"{self.item}/{attempt}"
 
     def newest(self) -> Version | None:
         """Of those that are whole."""
@@ -272,7 +273,7 @@ class Versions(NamedTuple):
 
 
 def _version(name: str) -> Version | None:
-    """None for what is none. Shoal 0.1 had one number: the attempt."""
+    """None for what is none. Shoal 0.1 had one number, the attempt: copy 0 of it."""
     parts = name.split(".")
     if not all(part.isdecimal() for part in parts):
         return None

@@ -29,13 +29,13 @@ from shoal.engine.ray.worker import RemoteWorker
 from shoal.engine.reservations import Reservations
 from shoal.engine.workers.messages import Message
 from shoal.engine.workers.talking import Talking
+from shoal.engine.workers.worker import encoded
 from shoal.errors import ClusterLost, StoreError
 from shoal.files import Storage
 from shoal.model import (
     Event,
     Factory,
     Item,
-    ItemStarted,
     Need,
     Node,
     NodeJoined,
@@ -136,6 +136,7 @@ class RayEngine(Talking):
         request = {
             "worker": number,
             "factory": factory._asdict(),
+            "blob": encoded(factory.blob),
             "log": log_file,
             "cpu": place.need.cpu,
             "memory_bytes": place.need.memory_bytes,
@@ -162,7 +163,7 @@ class RayEngine(Talking):
             return
         for item in items:
             if item.attempt > 1:
-                known.again[item.seq] = item.id
+                known.arrivals.expect_again(item.seq, item.id)
                 self._restore(known, item.checkpoint)
         super().submit(worker, items)
 
@@ -276,8 +277,6 @@ class RayEngine(Talking):
                 self._lose(worker, *worker.end(message[1], message[2]))
             elif message[0] not in LARGE and (event := worker.hear(message, self.now())) is not None:
                 self._events.append(worker.arrivals.judged(worker.clock.ours(event)))
-                if worker.again and type(event) is ItemStarted and event.seq in worker.again:
-                    worker.arrivals.empty(worker.again.pop(event.seq))
 
     def _write(self, worker: RemoteWorker, message: Message) -> bool:
         """Whether it is written. Raises `StoreError` when it could not be for too long."""

@@ -7,9 +7,7 @@ import io
 import logging
 import os
 import shutil
-import stat
 import tarfile
-from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -129,42 +127,6 @@ def _harmless(member: tarfile.TarInfo, target: str) -> tarfile.TarInfo | None:
         return tarfile.data_filter(member, target)
     except tarfile.FilterError:
         return None
-
-
-def archive_of(folder: str, report: Callable[[str], None] = lambda line: None) -> bytes:
-    """Everything in a folder that makes sense elsewhere. What does not, or cannot be read, is reported and left out."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for base, folders, names in os.walk(folder):
-            for name in sorted(folders + names):
-                path = os.path.join(base, name)
-                try:
-                    _add(archive, path, folder)
-                except OSError as error:
-                    report(f"{path} cannot be taken along: {error.strerror or error}")
-    return buffer.getvalue()
-
-
-def _add(archive: tarfile.TarFile, path: str, folder: str) -> None:
-    """A file is read before it is added: one that changes meanwhile must not damage the archive."""
-    mode = os.lstat(path).st_mode
-    info = tarfile.TarInfo(os.path.relpath(path, folder))
-    info.mode = stat.S_IMODE(mode)
-    if stat.S_ISLNK(mode):
-        if _leaves(path, folder):
-            raise OSError("it is a link that leads elsewhere")
-        info.type, info.linkname = tarfile.SYMTYPE, os.readlink(path)
-        archive.addfile(info)
-    elif stat.S_ISDIR(mode):
-        info.type = tarfile.DIRTYPE
-        archive.addfile(info)
-    elif stat.S_ISREG(mode):
-        with open(path, "rb") as file:
-            data = file.read()
-        info.size, info.mtime = len(data), os.lstat(path).st_mtime
-        archive.addfile(info, io.BytesIO(data))
-    else:
-        raise OSError("it is no file")
 
 
 def _leaves(link: str, folder: str) -> bool:

@@ -27,7 +27,6 @@ class RemoteWorker(Known):
         "_killed_at",
         "_outbox",
         "actor",
-        "again",
         "arrivals",
         "clock",
         "heard",
@@ -48,8 +47,6 @@ class RemoteWorker(Known):
         """What it said and nobody has gone through yet."""
         self.stuck_since: float | None = None
         """Since when the first of these cannot be written."""
-        self.again: dict[int, str] = {}
-        """Ids of items that were handed out before, by seq."""
         self.taking: Any = None
         """The answer to the message before the next in the outbox: large ones overtake each other otherwise."""
         self._outbox: deque[Iterator[Message]] = deque()

@@ -18,6 +18,10 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
+_left: set[int] = set()
+"""Children that could not be killed."""
+
+
 def _prctl(option: int, value: int) -> bool:
     if sys.platform != "linux":
         return False
@@ -56,9 +60,9 @@ def children() -> set[int]:
 def kill_children(spared: Iterable[int] = ()) -> list[str]:
     """SIGKILL every child but the spared, with its process group, until none is left; reaps them.
 
-    A sentence for each that does not end: it belongs to another user, or waits for a dead disk.
+    A sentence for each that does not end, and is spared from then on: it is another user's, or waits for a dead disk.
     """
-    keep = set(spared)
+    keep = _left.union(spared)
     began = time.monotonic()
     while doomed := children() - keep:
         patience_s = kill_groups(doomed)
@@ -66,7 +70,8 @@ def kill_children(spared: Iterable[int] = ()) -> list[str]:
             with suppress(OSError):
                 os.waitpid(pid, os.WNOHANG)
         if time.monotonic() - began > patience_s:
-            return [cannot_end(pid) for pid in sorted(children() - keep)]
+            _left.update(doomed)
+            return [cannot_end(pid) for pid in sorted(doomed)]
         time.sleep(PAUSE_S)
     return []
 
@@ -131,14 +136,13 @@ def kill_groups(pids: Iterable[int]) -> float:
 
 
 def kill_group(pid: int, number: int) -> bool:
-    """Signal a child that may or may not lead a process group: whether we may. One that is gone is ignored."""
-    try:
-        if os.getpgid(pid) == pid:
-            os.killpg(pid, number)
-        else:
-            os.kill(pid, number)
-    except PermissionError:
-        return False
-    except OSError:
-        return True
+    """Signal the group that a child leads, or led before it ended; else the child: whether we may."""
+    for signal_it in (os.killpg, os.kill):
+        try:
+            signal_it(pid, number)
+        except PermissionError:
+            return False
+        except OSError:
+            continue
+        break
     return True

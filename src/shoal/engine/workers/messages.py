@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shoal.model import (
+    DEPTH,
     Event,
     Item,
     ItemEnded,
@@ -31,8 +32,6 @@ SETTLING = ("ended", "returned")
 STATES = ("done", "failed", "pruned", "stopped")
 MESSAGE_BYTES = 64 << 20
 """Most that one message may take as text."""
-DEPTH = 100
-"""How deep lists and dicts of a metric may be nested."""
 DIGITS = 308
 """Of an integer. One that is longer has no number near it that programs could compute with."""
 SHOWN = 100

@@ -98,17 +98,15 @@ def _run(command: _Command, bell: _Bell, reports: ReportFile, work: Work) -> int
     finally:
         _end(child, work.log_fd)
     _pass_on(reports, work)
-    if child.returncode is None:
-        raise Failed(linux.cannot_end(child.pid))
-    return child.returncode
+    return child.returncode or 0  # None when it was asked to end and cannot be killed.
 
 
 def _end(child: subprocess.Popen[bytes], log_fd: int) -> None:
     """Kill what is left of it. What cannot be killed is left, and the item's log says so."""
-    patience_s = linux.kill_groups([child.pid])
-    with suppress(subprocess.TimeoutExpired):
-        child.wait(patience_s)
-    for sentence in linux.kill_children(spared=[child.pid] if child.returncode is None else ()):
+    if linux.kill_group(child.pid, signal.SIGKILL):
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(linux.DYING_S)
+    for sentence in linux.kill_children():
         os.write(log_fd, f"shoal: {sentence}\n".encode())
 
 

@@ -10,8 +10,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.engine.workers.messages import DEPTH, fault, is_step
+from shoal.engine.workers.messages import fault, is_step
 from shoal.engine.workers.runner import Work
+from shoal.model import DEPTH
 
 REPORT_VARIABLE = "SHOAL_REPORT"
 ATTEMPT_VARIABLE = "SHOAL_ATTEMPT"

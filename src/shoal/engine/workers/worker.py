@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 import json
 import os
@@ -71,9 +72,7 @@ def _serve(lines: BinaryIO, send: Any) -> None:
     log_fd = _redirect(request["log"])
     _set_up(request)
     harness = Harness(send, request["root"], reports_of(request["log"]), log_fd, now)
-    runner = make_runner(
-        request.pop("factory")
-    )  # What it was made of may be large, and is of no use any more.
+    runner = make_runner(request["factory"], request.pop("blob", None))
     threading.Thread(target=_listen, args=(lines, harness), daemon=True).start()
     send([messages.encode(messages.ready(now(), now() - began))])
     harness.loop(runner)
@@ -84,11 +83,25 @@ def reports_of(log: str) -> str:
     return log.removesuffix(".log") + ".reports"
 
 
-def make_runner(factory: Mapping[str, Any]) -> Runner:
-    """Import the factory's target and call it."""
+def make_runner(factory: Mapping[str, Any], blob: str | None) -> Runner:
+    """Import the factory's target and call it. `blob` is what `encoded` gave, where the file is on another machine."""
+    arguments = dict(factory["arguments"])
+    if blob is not None:
+        arguments["blob"] = base64.b64decode(blob)
+    elif factory["blob"]:
+        with open(factory["blob"], "rb") as file:
+            arguments["blob"] = file.read()
     module, _, name = factory["target"].partition(":")
-    runner: Runner = getattr(importlib.import_module(module), name)(**factory["arguments"])
+    runner: Runner = getattr(importlib.import_module(module), name)(**arguments)
     return runner
+
+
+def encoded(blob: str) -> str | None:
+    """The content of a factory's blob, as it travels with a request to another machine; None where there is none."""
+    if not blob:
+        return None
+    with open(blob, "rb") as file:
+        return base64.b64encode(file.read()).decode()
 
 
 def _redirect(log: str) -> int:

@@ -291,7 +291,7 @@ class InferJob(Hooks):
 
     def apart(self, mark: str) -> Sequence[str]:
         own = {**asdict(self.spec.output), "path": outputs.beside(self.spec.output.path, mark)}
-        given = {key: value for key, value in own.items() if value is not None}
+        given = {key: value for key, value in own.items() if value not in (None, ())}
         return [f"output={json.dumps(given, ensure_ascii=False)}"]
 
     def discard(self) -> None:

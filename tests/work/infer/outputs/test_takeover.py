@@ -33,7 +33,8 @@ from shoal.work.infer.outputs import (
     tidy,
     turns,
 )
-from shoal.work.infer.outputs.layout import HIDDEN, aside_key, opened, part_key
+from shoal.work.infer.outputs.layout import HIDDEN, aside_key, look, opened, part_key
+from shoal.work.infer.outputs.retirement import put_back
 
 RUN = "a-1"
 ROWS = 100
@@ -224,6 +225,16 @@ def test_a_driver_that_is_killed_with_parts_aside_costs_its_heir_nothing(local_o
     check(local_output, ["the first"] * 3, 3 * ROWS)
     left = [entry.key for entry in storage.list(HIDDEN, "aside-*")]
     assert left == [aside_key(3, part_key(8))]
+
+
+def test_what_is_put_back_does_not_replace_what_was_written_since(local_output: Output) -> None:
+    storage = opened(local_output, ".")
+    storage.write(aside_key(1, part_key(1)), b"old")
+    storage.write(part_key(1), b"new")
+    put_back(storage, look(storage).retired)
+    assert [(entry.key, storage.read(entry.key)) for entry in storage.list(hidden=True)] == [
+        (part_key(1), b"new")
+    ]
 
 
 def test_a_run_that_is_not_over_keeps_what_a_resume_takes_up(local_output: Output) -> None:

@@ -131,15 +131,13 @@ def _complete_parts(storage: Storage, run: str, found: Listing, done: Mapping[in
 
     The schema that all of them have then; None where there never was a row.
     """
-    written: list[int] = []
+    written: set[int] = set()
+    turn.ensure()
     while versions := _versions(storage):
         schema = final(versions[-1])
         doubtful = found.parts if was_widened(versions[:-1], versions[-1]) else found.partial
-        turn.ensure()
-        suspended_at("complete")
-        written += [
-            seq for seq in sorted(doubtful.keys() & done.keys()) if _complete(storage, part_key(seq), schema)
-        ]
+        asked = sorted(doubtful.keys() & done.keys())
+        written |= {seq for seq in asked if _complete(storage, part_key(seq), schema)}
         if len(_versions(storage)) == len(versions):  # Else an heir knows more columns than we did.
             _take_back(storage, run, turn, written)
             return schema
@@ -168,17 +166,18 @@ def _complete(storage: Storage, key: str, schema: Any) -> bool:
         whole = table_of(schema, arrays_of(table), table.num_rows)
     except Failed:  # Whole numbers so large that there are none with fractions: they stay what they are.
         return False
+    suspended_at("complete")
     storage.write(key, encoded(whole, json.loads(metadata[METADATA])))
     return True
 
 
-def _take_back(storage: Storage, run: str, turn: Turn, written: Iterable[int]) -> None:
+def _take_back(storage: Storage, run: str, turn: Turn, written: Set[int]) -> None:
     """Put parts aside that we wrote anew when an heir had taken them out of the output already."""
     last = last_published(storage, run)
     if last is not None and last > turn.number:
         listed = published_parts(storage, run, last)
-        for seq in written:
-            if seq not in listed:
+        for seq in written - listed:
+            with suppress(NotFound):
                 storage.move(part_key(seq), aside_key(turn.number, part_key(seq)))
 
 
