@@ -9,9 +9,8 @@ from shoal.api.machines import Machines
 from shoal.cluster.base import Tell
 from shoal.cluster.here import Here
 from shoal.errors import SpecError
-from shoal.files import user_key
 from shoal.spec import Workload
-from shoal.store import RunStore, origin
+from shoal.store import RunStore
 
 FILES = ("function.pkl", "rows.jsonl")
 """What of a run's folder says what it starts, beside its record."""
@@ -20,6 +19,9 @@ FILES = ("function.pkl", "rows.jsonl")
 def seal(store: RunStore, where: Machines, here: Here) -> None:
     """So that this user knows the run again when it comes back from the storage of these machines."""
     if where.storage() is not None:
+        from shoal.files import user_key
+        from shoal.store import origin
+
         origin.seal(store, user_key(here.environment), FILES)
 
 
@@ -30,6 +32,9 @@ def ensure_trusted(
 
     `SpecError` for a function that came by value, as its name says nothing of what it does; unless `trust` insists.
     """
+    from shoal.files import user_key
+    from shoal.store import origin
+
     source = origin.source(store.folder)
     if source is None or origin.is_sealed(store, user_key(here.environment), FILES):
         return
