@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import shoal
-from shoal.api import copying
+from shoal.api import copying, reading, running
+from shoal.api.session import Session
 from shoal.files import open_storage
 from shoal.store.copying import RunCopy, bring_back, copied_turn, turns_of
 
@@ -162,3 +165,77 @@ def test_a_copy_is_consistent_while_its_run_goes_on(work: Path, monkeypatch: pyt
     assert len(checked) > 1
     assert checked == sorted(checked)
     assert checked[-1] == 3000
+
+
+@pytest.fixture
+def elsewhere(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Goes to another folder, which has the workload and no runs; with another user's key, or the same."""
+
+    def move(*, same_user: bool) -> Path:
+        other = tmp_path / "other"
+        shutil.copytree(work, other, ignore=shutil.ignore_patterns(".shoal"))
+        shutil.rmtree(work)
+        (other / ".shoal").mkdir()
+        (other / "mended").touch()
+        monkeypatch.chdir(other)
+        if not same_user:
+            monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-of-another"))
+        return other
+
+    return move
+
+
+def gone_on(run: str, **given: bool) -> tuple[str, list[str]]:
+    """The state of a run that is resumed from the storage of the cluster, and what was said before."""
+    said: list[str] = []
+    session = running.resume(run, failed=True, cluster="lab.yaml", tell=said.append, **given)
+    assert isinstance(session, Session)
+    return session.drive().state, said
+
+
+@pytest.mark.parametrize("same_user", [True, False], ids=["ours", "another's"])
+def test_what_a_run_from_a_storage_starts_is_said_unless_this_user_began_it(
+    work: Path, elsewhere: Callable[..., Path], same_user: bool
+) -> None:
+    run = shoal.run("s.yaml", cluster="lab.yaml", display=False).id
+    elsewhere(same_user=same_user)
+    state, said = gone_on(run)
+    assert state == "succeeded"
+    told = f"who can write to {work.parent}/shared decides what runs: function trial:main"
+    assert any(told in line for line in said) is not same_user
+    with reading.open_run(run) as store:
+        assert os.stat(store.folder).st_mode & 0o077 == 0, "what was brought back is closed, too"
+
+
+def test_a_run_of_ours_that_was_changed_in_the_storage_is_not_ours(
+    work: Path, elsewhere: Callable[..., Path]
+) -> None:
+    run = shoal.run("s.yaml", cluster="lab.yaml", display=False).id
+    (record,) = work.parent.glob(f"shared/runs/{run}/**/run.db")
+    with closing(sqlite3.connect(record)) as database:
+        database.execute("UPDATE run SET value=replace(value, 'trial:main', 'trial:evil') WHERE key='spec'")
+        database.commit()
+    (elsewhere(same_user=True) / "trial.py").write_text("def evil(x): return {'y': 0}\n")
+    assert any("decides what runs: function trial:evil" in line for line in gone_on(run)[1])
+
+
+def test_a_function_by_value_that_another_put_into_the_storage_is_run_only_when_told_to(
+    work: Path, elsewhere: Callable[..., Path]
+) -> None:
+    def trial(x: int) -> dict[str, int]:
+        import os
+
+        if not os.path.exists("mended"):
+            raise ValueError("not yet")
+        return {"y": x}
+
+    run = shoal.run(trial, [{"x": 1}], cluster="lab.yaml", display=False).id
+    elsewhere(same_user=False)
+    for _ in range(2):
+        with pytest.raises(shoal.ShoalError, match="came by value, and can do anything as you") as caught:
+            gone_on(run)
+        assert f"shoal resume {run} --trust" in (caught.value.hint or "")
+    _, said = gone_on(run, trust=True)
+    assert any("decides what runs" in line for line in said)
+    _, said = gone_on(run)
+    assert not any("decides what runs" in line for line in said), "who trusted it once has sealed it"

@@ -16,6 +16,7 @@ from shoal.errors import AccessDenied, FileError, NotFound, SpecError, Unreachab
 from shoal.files import Patience, find, open_storage
 from shoal.files.base import PIECE_BYTES
 from shoal.files.mirror import mirror_down, mirror_up
+from shoal.files.turns import Turns
 
 pytestmark = pytest.mark.s3
 
@@ -267,3 +268,14 @@ def test_an_object_that_is_replaced_while_it_is_read_is_an_error_and_not_a_mixtu
         storage.write("x", b"1" * 3 * PIECE_BYTES)
         with pytest.raises(FileError, match="was changed while it was read"):
             file.read()
+
+
+def test_no_turn_is_taken_where_two_could_take_it(
+    bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience
+) -> None:
+    proxy = unreliable(bucket.server.endpoint, every=0)
+    proxy.before = bucket.forget_condition
+    turns = Turns(open_storage(bucket.url, endpoint=proxy.url, patience=quick), "turns")
+    with pytest.raises(SpecError, match="ignores conditions on writes"):
+        turns.take(1, {"token": "x"})
+    assert turns.highest() == 0

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from shoal import spec as specs
+from shoal.api import seals
 from shoal.api.workloads import Prepared, ensure_limit
 from shoal.cluster.here import Here
 from shoal.errors import SpecError
@@ -19,8 +20,7 @@ from shoal.store import RunStore
 from shoal.work.sweep.job import SweepJob
 from shoal.work.sweep.rows import Rows
 
-ROWS_FILE = "rows.jsonl"
-PICKLE_FILE = "function.pkl"
+PICKLE_FILE, ROWS_FILE = seals.FILES
 LIMITS = ("timeout", "retries", "concurrent", "failures", "stop_after")
 RESOURCES = ("cpu", "gpu", "memory")
 OTHERS = ("name", "env", "objective", "requirements", "tags")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from shoal.api import packages, workloads
+from shoal.api import packages, seals, workloads
 from shoal.api.machines import Machines, machines
 from shoal.api.reading import run_to_change
 from shoal.api.session import STOP_FILE, Session, all_items, summarize
@@ -155,6 +155,7 @@ def _begin(
             from shoal.api import functions
 
             functions.settle(prepared, store.folder)
+        seals.seal(store, where, here)
         return Session(store, prepared.job, where, here)
     except ShoalError:
         # What could not begin, as its output is somebody else's, is no run.
@@ -179,20 +180,21 @@ def resume(
     failed: bool = False,
     cluster: str | None = None,
     take_over: bool = False,
+    trust: bool = False,
     watcher: Watcher | None = None,
     tell: Tell = lambda line: None,
 ) -> Session | Summary:
     """Go on with what is not done: a session to drive, or the summary when there is nothing left to do.
 
-    A driver that is alive, or was heard of within a minute, is replaced only if `take_over` insists.
+    A driver that is alive, or was heard of within a minute, is replaced only if `take_over` insists. `trust` runs a
+    function that came by value from a storage, where others may have put it.
     """
     here = Here()
-    home = find_home(here.folder, here.environment)
-    ensure_own(home, here.environment)
-    found = _find(home, run, cluster, tell)
-    ensure_own(home, here.environment, found)
+    ensure_own(home := find_home(here.folder, here.environment), here.environment)
+    ensure_own(home, here.environment, found := _find(home, run, cluster, tell))
     store = _open(home, found, cluster, take_over, here, tell)
     try:
+        seals.ensure_trusted(store, lambda: _again(store).spec, here, trust, tell)
         if not failed and store.state() == "succeeded" and not _more(store):
             summary = summarize(store)
             store.close()
@@ -244,9 +246,7 @@ def _open(home: str, run: str, cluster: str | None, take_over: bool, here: Here,
             store = RunStore.open(home, run, write=True, now=here.now(), take_over=take_over)
         if not take_over and store.is_unfinished():
             refuse_the_living(run, *store.last_driver(), here.now())
-        with suppress(
-            FileNotFoundError
-        ):  # Meant for an earlier driver. Now, so that none meant for this one goes.
+        with suppress(FileNotFoundError):  # Meant for an earlier driver. Now: one meant for this one stays.
             os.unlink(os.path.join(store.folder, STOP_FILE))
     except BaseException:
         store.close()
@@ -272,17 +272,19 @@ def resume_run(
     failed: bool = False,
     cluster: str | None = None,
     take_over: bool = False,
+    trust: bool = False,
     display: bool = True,
 ) -> Run:
     """Go on with a stopped, failed or killed run, and wait for its end. `failed` takes the failed items again.
 
     `take_over` replaces a driver that was heard of a moment ago: for one that is gone for good, on another machine.
+    `trust` runs a function that came by value from a storage, where others may have put it.
     """
     from shoal.api.display import display_for_python
     from shoal.api.handle import Run
 
     def make() -> Session:
-        found = resume(run, failed=failed, cluster=cluster, take_over=take_over)
+        found = resume(run, failed=failed, cluster=cluster, take_over=take_over, trust=trust)
         if isinstance(found, Summary):
             raise _Over(found)
         return found

@@ -41,6 +41,13 @@ def ensure_limit(limit: object) -> None:
         )
 
 
+def what_runs(spec: Workload) -> str:
+    """The code that a workload names, in a few words."""
+    section = getattr(spec, "run", None) or getattr(spec, "model", None)
+    named = [(name, getattr(section, name)) for name in getattr(section, "exactly_one", ())]
+    return ", ".join(f"{name} {value}" for name, value in named if value is not None)
+
+
 def job_of(spec: Workload, *, limit: int | None = None, pickle: str | None = None) -> PoolJob:
     """The job of a spec, by its kind."""
     from shoal.spec import Infer, Sweep

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.files.atomic import pause, replacing, sync_file, sync_folder, write_bytes, write_text
 from shoal.files.mounts import on_network
 from shoal.files.private import ensure_ours, make_closed, make_private, own_folder, why_not_ours
-from shoal.files.secrets import write_secret
+from shoal.files.secrets import user_key, write_secret
 
 if TYPE_CHECKING:
     from shoal.files.base import Entry, Patience, Storage
@@ -35,6 +35,7 @@ __all__ = [
     "replacing",
     "sync_file",
     "sync_folder",
+    "user_key",
     "why_not_ours",
     "write_bytes",
     "write_secret",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 
 def write_secret(path: str, text: str) -> None:
@@ -11,3 +12,15 @@ def write_secret(path: str, text: str) -> None:
     with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(text)
+
+
+def user_key(environ: Mapping[str, str]) -> bytes:
+    """A key of this user's on this machine, made with the first call. It never travels."""
+    from shoal.files.local import LocalStorage
+    from shoal.files.private import make_private
+
+    state = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    storage = LocalStorage(make_private(os.path.join(state, "shoal", "key")))
+    if not storage.exists("key"):
+        storage.write_new("key", os.urandom(32))
+    return storage.read("key")

@@ -27,7 +27,11 @@ class Turns(NamedTuple):
         return max((int(name) for name in names if name.isdecimal()), default=0)
 
     def take(self, number: int, driver: Mapping[str, Any]) -> bool:
-        """Write this turn down, with who takes it; whether it was free. `driver` has to differ for each caller."""
+        """Write this turn down, with who takes it; whether it was free. `driver` has to differ for each caller.
+
+        `SpecError` on a server where two could take it.
+        """
+        self.storage.ensure_claims_hold()
         return self.storage.write_new(joined(self.prefix, str(number)), json.dumps(dict(driver)).encode())
 
     def driver(self, number: int) -> dict[str, Any]:

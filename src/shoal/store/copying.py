@@ -14,10 +14,11 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from shoal.errors import NotFound, SpecError, StoreError
-from shoal.files import Storage
+from shoal.files import Storage, make_closed
 from shoal.files.mirror import State, mirror_down, mirror_up
 from shoal.files.suspension import suspended_at
 from shoal.files.turns import Turns
+from shoal.store import origin
 from shoal.store.home import make_home, run_folder
 from shoal.store.sqlite import connect_to_read, in_our_words
 
@@ -118,7 +119,9 @@ def bring_back(storage: Storage, run: str, home: str) -> None:
     make_home(home)
     aside = os.path.join(home, "runs", f".coming-{run}")
     shutil.rmtree(aside, ignore_errors=True)
+    make_closed(aside)
     mirror_down(storage, prefix, aside, exclude=None if turn else _is_apart)
+    origin.mark(aside, storage.url)
     folder = run_folder(home, run)
     if os.path.lexists(folder):
         before = os.path.join(home, "runs", f".before-{run}")
