@@ -22,9 +22,9 @@ PACKAGES = sorted(path.parent.relative_to(SOURCE) for path in SOURCE.rglob("*/__
 LONGEST = 400
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 
-TESTS_OF_THE_WHOLE = {"bench", "clusters", "docs", "examples", "faults", "servers", "testbed"}
+TESTS_OF_THE_WHOLE = {"bench", "clusters", "corpus", "docs", "examples", "faults", "servers", "testbed"}
 """Folders of tests that mirror no package: they test programs, pages, and everything together (`clusters`: Shoal on
-clusters of real hosts and Ray nodes, from the command line down)."""
+clusters of real hosts and Ray nodes, from the command line down; `corpus`: runs of earlier versions)."""
 TESTED_ELSEWHERE = {"cluster", "model", "testing"}
 """Packages without a folder of tests: values and small readers that the tests of others use all the time."""
 

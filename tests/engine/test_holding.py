@@ -9,7 +9,10 @@ from pathlib import Path
 from threading import Thread
 from typing import IO
 
+import pytest
+
 from shoal.engine.ray import holding, shipping
+from shoal.errors import EngineError
 
 
 def openings(path: str) -> int:
@@ -58,6 +61,16 @@ def test_who_waited_for_a_removal_holds_the_new_lock(tmp_path: Path) -> None:
     [second] = held
     with second:
         assert not holding.remove_unused(folder)
+
+
+def test_who_waits_too_long_says_what_for(tmp_path: Path) -> None:
+    folder = str(tmp_path / "runs" / "r")
+    with (
+        holding.hold(folder, alone=True),
+        pytest.raises(EngineError, match=r"runs/r has been locked by another"),
+    ):
+        holding.hold(folder, patience_s=0.05)
+    holding.hold(folder, patience_s=0.05).close()
 
 
 def test_old_folders_go_unless_somebody_holds_them(tmp_path: Path) -> None:

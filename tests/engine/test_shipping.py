@@ -33,24 +33,6 @@ def names(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def test_a_folder_travels_without_what_means_nothing_elsewhere(folder: Path, tmp_path: Path) -> None:
-    before = names(folder)
-    spoil(folder)
-    said: list[str] = []
-    shipping.extract(shipping.archive_of(str(folder), said.append), str(tmp_path / "there"))
-    assert names(tmp_path / "there") == before
-    assert (tmp_path / "there" / "inward").read_text() == "content"
-    assert [line.split(" ")[0] for line in said] == [str(folder / n) for n in ("absolute", "outward", "pipe")]
-
-
-@pytest.mark.user
-def test_a_file_that_cannot_be_read_is_left_out(folder: Path, tmp_path: Path) -> None:
-    before = names(folder)
-    (folder / "secret").touch(mode=0)
-    shipping.extract(shipping.archive_of(str(folder)), str(tmp_path / "there"))
-    assert names(tmp_path / "there") == before
-
-
 def test_an_archive_of_somebody_else_cannot_end_anything(folder: Path, tmp_path: Path) -> None:
     spoil(folder)
     buffer = io.BytesIO()
@@ -72,3 +54,18 @@ def test_links_out_of_a_workload_are_named_before_it_is_shipped(folder: Path) ->
     assert ".shoalignore" in str(error.value.hint)
     (folder / ".shoalignore").write_text("absolute\noutward\n")
     assert "inward" in shipping.ensure_shippable(str(folder))
+
+
+def test_credentials_are_not_shipped_and_that_is_said_once(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / ".env").write_text("API_KEY=1")
+    for _ in range(2):
+        package = shipping.pack(str(folder))
+    with tarfile.open(fileobj=io.BytesIO(package.data)) as archive:
+        assert ".env" not in archive.getnames()
+        assert ".hidden" in archive.getnames()
+    said = [line for line in caplog.messages if "credentials" in line]
+    assert said == [
+        "Left out, as they may hold credentials: .env. A line !NAME in .shoalignore takes one along."
+    ]

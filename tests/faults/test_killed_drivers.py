@@ -231,20 +231,26 @@ def test_a_killed_zygote_costs_no_trial_because_nobody_knows_whose_doing_it_was(
     assert log(place).count(("start", 1)) == 2
 
 
-def test_a_trial_that_kills_the_process_above_its_worker_fails_in_the_end(place):
+def test_a_trial_that_kills_the_process_above_its_worker_fails_and_no_other_does(place):
     place.write(
         "f.py",
         """
         import os, signal, time
         def main(n):
-            if n == 1:
+            time.sleep(0.3)
+            if n == 2:
                 os.kill(os.getppid(), signal.SIGKILL)
-            time.sleep(0.05)
+            time.sleep(0.3)
         """,
     )
-    rows = place.run(place.sweep("s", "{grid: {n: [1, 2, 3, 4]}}", "function: f:main"), code=1)
-    assert rows[0]["state"] == "failed"
-    assert sum(row["state"] == "done" for row in rows) >= 2
+    limits = "resources: {cpu: 0.1}\nlimits: {retries: 1, concurrent: 6}"
+    file = place.sweep("s", "{grid: {n: [1, 2, 3, 4, 5, 6]}}", "function: f:main", limits)
+    rows = place.run(file, code=1)
+    assert [row["state"] for row in rows] == ["done", "failed", "done", "done", "done", "done"]
+    assert [row["attempt"] for row in rows] == ["1", "2", "1", "1", "1", "1"]
+    assert rows[1]["error"] == (
+        "crashed: the process that starts workers was killed while only this item ran under it"
+    )
 
 
 def parent(pid):

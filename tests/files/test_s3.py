@@ -12,8 +12,9 @@ import pytest
 
 from servers.seaweedfs import ACCESS_KEY, READ_ONLY_KEY, SECRET_KEY, Bucket
 from servers.unreliable import Unreliable
-from shoal.errors import AccessDenied, NotFound, Unreachable
+from shoal.errors import AccessDenied, FileError, NotFound, SpecError, Unreachable
 from shoal.files import Patience, find, open_storage
+from shoal.files.base import PIECE_BYTES
 from shoal.files.mirror import mirror_down, mirror_up
 
 pytestmark = pytest.mark.s3
@@ -239,3 +240,30 @@ def test_an_answer_that_breaks_off_is_asked_for_again_also_when_it_is_a_no(
         with pytest.raises(NotFound):
             storage.read("nothing")
     assert len(proxy.faults) >= 2
+
+
+def test_a_server_that_ignores_conditions_is_found_out_before_anybody_relies_on_it(
+    bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience
+) -> None:
+    proxy = unreliable(bucket.server.endpoint, every=0)
+    storage = open_storage(f"{bucket.url}/some", endpoint=proxy.url, patience=quick)
+    proxy.before = bucket.forget_condition
+    with pytest.raises(SpecError, match=f"{proxy.url} ignores conditions on writes") as caught:
+        storage.ensure_claims_hold()
+    assert "MinIO" in (caught.value.hint or "")
+    proxy.before = lambda request: None
+    storage.ensure_claims_hold()
+    asked = proxy.requests
+    open_storage(f"{bucket.url}/other", endpoint=proxy.url, patience=quick).ensure_claims_hold()
+    assert proxy.requests == asked, "it was asked again"
+    assert list(open_storage(bucket.url).list(hidden=True)) == []
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_an_error_and_not_a_mixture(bucket: Bucket) -> None:
+    storage = open_storage(bucket.url)
+    storage.write("x", bytes(3 * PIECE_BYTES))
+    with storage.open("x") as file:
+        assert file.read(10) == bytes(10)
+        storage.write("x", b"1" * 3 * PIECE_BYTES)
+        with pytest.raises(FileError, match="was changed while it was read"):
+            file.read()

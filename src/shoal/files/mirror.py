@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from shoal.errors import NotFound
+from shoal.errors import FileError, NotFound, ShoalError, Unreachable
 from shoal.files.atomic import is_aside
 from shoal.files.base import Entry, Storage, checked_prefix, joined
 from shoal.files.local import LocalStorage
+from shoal.files.walking import Child, walk
 
 T = TypeVar("T")
 R = TypeVar("R")
 THREADS = 8
 FRESH_S = 2.0
 """A file changed so shortly before it was copied is copied once more: clocks of file systems tick coarsely."""
-_NEVER = ("-wal", "-shm", "-journal")
-"""Parts of a database in use: worth nothing without the rest, as it was at the same moment."""
 
 
 class Mark(NamedTuple):
@@ -43,6 +42,8 @@ class Mirrored(NamedTuple):
     state: State
     copied: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
+    """What could not be copied, and why; a key that ends with a slash is a folder that could not be read."""
 
 
 def mirror_up(
@@ -56,27 +57,69 @@ def mirror_up(
 ) -> Mirrored:
     """Copy the files of a folder to the storage, below a prefix, that are not there as they are.
 
-    Left out are files that are being written, a database's journals, and keys that `exclude` takes. With `remove`, what
-    an earlier pass copied and the folder no longer has is removed. An error ends the pass; the state stays the old one,
-    and the next pass does it again.
+    Left out are files that are being written, and keys that `exclude` takes. With `remove`, what an earlier pass copied
+    and the folder no longer has is removed. A file that cannot be copied stops no other: it is among what `failed`, and
+    the next pass tries it again. A storage that is `Unreachable` ends the pass; the state stays the old one.
     """
     prefix, source = checked_prefix(prefix), LocalStorage(os.path.abspath(folder))
-    here = {each.key: each for each in source.list(hidden=True) if _counts(each.key, exclude)}
+    failed: dict[str, str] = {}
+    here = {each.key: each for each in _files(source, failed) if _counts(each.key, exclude)}
+    unread = tuple(failed)
     changed = [entry for key, entry in here.items() if state.get(key) != _mark(entry)]
 
     def copy(entry: Entry) -> tuple[str, Mark] | None:
         is_fresh = time.time() - (entry.modified_s or 0) < FRESH_S
+        path = Path(source.root, entry.key)
         try:
-            storage.write(joined(prefix, entry.key), Path(source.root, entry.key))
-        except NotFound:  # Gone since it was listed.
-            return None
+            storage.write(joined(prefix, entry.key), path)
+        except NotFound:
+            if os.path.lexists(path):
+                raise
+            return None  # Gone since it was listed.
         return entry.key, Mark(entry.size_bytes, "fresh") if is_fresh else _mark(entry)
 
-    copied = dict(filter(None, _each(copy, changed)))
     gone = [key for key in state if key not in here and _counts(key, exclude)] if remove else []
-    _each(lambda key: storage.delete(joined(prefix, key)), gone)
+    gone = [key for key in gone if not key.startswith(unread)]
+    _each(_contained(lambda key: storage.delete(joined(prefix, key)), str, failed), gone)
+    gone = [key for key in gone if key not in failed]
+    copied = dict(filter(None, _each(_contained(copy, lambda entry: entry.key, failed), changed)))
     kept = {key: mark for key, mark in state.items() if key not in gone}
-    return Mirrored({**kept, **copied}, tuple(copied), tuple(gone))
+    return Mirrored({**kept, **copied}, tuple(copied), tuple(gone), tuple(sorted(failed.items())))
+
+
+def _files(source: LocalStorage, failed: dict[str, str]) -> Iterator[Entry]:
+    """All files of a folder; folders in it that cannot be read are noted."""
+
+    def children(folder: str) -> Iterator[Child]:
+        try:
+            yield from source.children(folder)
+        except FileError as error:
+            if not folder:
+                raise
+            failed[f"{folder}/"] = str(error)
+
+    return walk(children, "", None, hidden=True)
+
+
+def _contained(
+    action: Callable[[T], R], key_of: Callable[[T], str], failed: dict[str, str]
+) -> Callable[[T], R | None]:
+    """The action, whose errors are noted: they are of one file, unless nothing can be reached."""
+
+    def contained(value: T) -> R | None:
+        try:
+            return action(value)
+        except Unreachable:
+            raise
+        except (
+            ShoalError,
+            OSError,
+            ValueError,
+        ) as error:  # A name that a storage cannot spell is a ValueError.
+            failed[key_of(value)] = str(error)
+            return None
+
+    return contained
 
 
 def mirror_down(
@@ -117,7 +160,7 @@ def mirror_down(
 
 
 def _counts(key: str, exclude: Callable[[str], bool] | None) -> bool:
-    if key.endswith(_NEVER) or is_aside(key.rpartition("/")[2]):
+    if any(is_aside(part) for part in key.split("/")):
         return False
     return exclude is None or not exclude(key)
 

@@ -6,13 +6,13 @@ User code runs in that process, not in the actor: it is started, watched, limite
 from __future__ import annotations
 
 import asyncio
-import base64
 import os
 import shutil
 import socket
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -20,15 +20,18 @@ import ray
 from shoal import namespaces
 from shoal.engine.ray import holding, shipping
 from shoal.engine.ray.checkpoints import Checkpoints, Home
-from shoal.engine.workers import messages, packages
+from shoal.engine.workers import messages, packages, parcels
 from shoal.engine.workers.connection import Connection
 from shoal.engine.workers.spawning import ZygoteClient
-from shoal.files import make_private
+from shoal.errors import ShoalError
+from shoal.files import make_private, own_folder
 from shoal.model.marks import NODE_VARIABLE
 from shoal.model.packages import Packages
 
-LOG_BLOCK = 1 << 20
-"""Most bytes of a log that travel at once."""
+LOG_S = 1.0
+"""How often the log of a worker that says nothing is looked at."""
+IN_TURN = 8
+"""Blocks of the checkpoint of an item that runs that travel before its worker is listened to again."""
 BATCH_S = 0.002
 """How long messages are gathered before they travel together, when little is told or the worker has nothing left."""
 BUSY_S = 0.02
@@ -65,6 +68,34 @@ class WorkerActor:
         checkpoints: Home = Home(),  # noqa: B008 - a value that nobody can change
     ) -> None:
         """`wanted` was installed on this node before (see `engine.ray.packages`): here it is only found again."""
+        self._worker: int = request["worker"]
+        # Monotonic time means something only on its own machine.
+        self._clock_offset = time.time() - time.monotonic()
+        self._changed = asyncio.Event()
+        self._gathered: list[messages.Message] = []
+        self._log_sent = 0
+        self._running: str | None = None
+        """The checkpoint of the item that runs."""
+        self._names: dict[int, tuple[str, str]] = {}
+        self._ahead = 0
+        """Items that were handed to the process and have not ended."""
+        self._status: dict[str, Any] | None = None
+        self._failed: str | None = None
+        """Why the process could not be started."""
+        try:
+            self._begin(request, run, package, environment, wanted, checkpoints)
+        except (ShoalError, OSError) as error:
+            self._failed = f"{error} {getattr(error, 'hint', None) or ''}".strip()
+
+    def _begin(
+        self,
+        request: dict[str, Any],
+        run: str,
+        package: shipping.Package | None,
+        environment: Mapping[str, str] | None,
+        wanted: Packages | None,
+        checkpoints: Home,
+    ) -> None:
         base = _base()
         self._root = os.path.join(base, "runs", run)
         self._in_use = holding.hold(self._root)
@@ -72,18 +103,7 @@ class WorkerActor:
         for name in ("logs", "items"):
             os.makedirs(os.path.join(self._root, name), mode=0o700, exist_ok=True)
         self._log = os.path.join(self._root, request["log"])
-        self._log_sent = 0
-        self._changed = asyncio.Event()
-        self._gathered: list[messages.Message] = []
-        self._checkpoints = Checkpoints(
-            os.path.join(self._root, "checkpoints"), checkpoints, self._tell, self._report
-        )
-        self._running: str | None = None
-        self._names: dict[int, str] = {}
-        self._ahead = 0
-        """Items that were handed to the process and have not ended."""
-        self._status: dict[str, Any] | None = None
-        self._worker: int = request["worker"]
+        self._checkpoints = Checkpoints(os.path.join(self._root, "checkpoints"), checkpoints, self._report)
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours)
         with namespaces.inside(os.environ.get(namespaces.OUTSIDE)):  # What items do needs the network.
@@ -93,21 +113,29 @@ class WorkerActor:
         if package is not None:
             folder = shipping.unpack(package, os.path.join(base, "folders"))
             request = {**request, "factory": {**request["factory"], "folder": folder}}
-        here: dict[str, Any] = {"log": self._log, "root": self._root}
-        # Monotonic time means something only on its own machine.
-        here["clock_offset"] = time.time() - time.monotonic()
+        here: dict[str, Any] = {"log": self._log, "root": self._root, "clock_offset": self._clock_offset}
         # Which GPUs are this worker's, only Ray knows: other programs on the node have theirs from it, too.
         here["devices"] = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
         with theirs:
-            self._zygote.spawn({**request, **here}, theirs)
+            self._zygote.spawn(self._worker, request["factory"]["target"], theirs)
+        self._connection.send({**request, **here})
+
+    def _now(self) -> float:
+        """On this node's clock. The driver finds out how far that is from its own."""
+        return self._clock_offset + time.monotonic()
 
     async def send(self, message: list[Any]) -> None:
-        """Pass a message to the process; `kill` is for the process that started it."""
+        """Pass a message to the process; `kill` is for the process that started it, others are for this actor."""
+        if self._failed is not None:
+            return
         if message[0] == "kill":
             self._zygote.kill(self._worker)
             return
-        if message[0] == "restore":
-            self._checkpoints.unpack(message[1], message[2])
+        if message[0] == "parcel":
+            self._checkpoints.take(message)
+            return
+        if message[0] == "note":
+            self._report(message[1])
             return
         if message[0] == "chunk":
             self._names.update(messages.names(message[1]))
@@ -118,6 +146,9 @@ class WorkerActor:
                 if not message[1]:
                     return
         self._connection.send(message)
+        await self._flush()
+
+    async def _flush(self) -> None:
         while self._connection.backlog:
             await asyncio.sleep(0.001)
             self._connection.flush()
@@ -125,18 +156,25 @@ class WorkerActor:
     def _refuse(self, entries: Sequence[messages.Entry], failed: Mapping[str, str]) -> list[messages.Entry]:
         """The items that can begin. The others have failed without ever reaching the process."""
         for entry in entries:
-            if (why := failed.get(entry[3])) is not None:
+            if (why := failed.get(entry[6])) is not None:
                 self._ahead -= 1
-                at = time.time()
+                at = self._now()
                 self._tell(messages.ended(entry[0], entry[1], at, "failed", {}, why, 0.0, 0, 0, kept=False))
-        return [entry for entry in entries if entry[3] not in failed]
+        return [entry for entry in entries if entry[6] not in failed]
 
     async def events(self) -> AsyncIterator[list[messages.Message]]:
-        """Batches of messages, the last of them `exit`. What an item wrote and left travels before its end."""
+        """Batches of messages, the last of them `exit`. What an item wrote and left travels before its end.
+
+        Each begins with `now`, the time here. It goes on when the driver has taken most of what was given.
+        """
+        if self._failed is not None:
+            yield [["now", self._now()], messages.failed_start(self._failed), ["exit", None, self._failed]]
+            return
         loop = asyncio.get_running_loop()
         loop.add_reader(self._zygote.socket, self._hear_zygote)
+        await self._flush()
         told_at = 0.0
-        watching = asyncio.create_task(self._checkpoints.watch(lambda: self._running))
+        watching = asyncio.create_task(self._checkpoints.watch(lambda: self._running, self._changed.set))
         try:
             while self._status is None:
                 await self._something()
@@ -147,15 +185,14 @@ class WorkerActor:
                     self._hear()
                     if self._status is not None or self._ahead <= 0 or loop.time() >= until:
                         break
-                await self._leave_checkpoints()
-                if batch := self._batch():
+                async for batch in self._batches():
                     yield batch
                     told_at = loop.time()
             self._hear()
-            await self._leave_checkpoints()
-            last = self._batch()
+            async for batch in self._batches():
+                yield batch
             self._leave_folder()
-            yield [*last, ["exit", self._status["status"], self._status["why"]]]
+            yield [["now", self._now()], ["exit", self._status["status"], self._status["why"]]]
         finally:
             watching.cancel()
             self._zygote.close()
@@ -165,14 +202,33 @@ class WorkerActor:
         self._in_use.close()
         holding.remove_unused(self._root)
 
-    async def _leave_checkpoints(self) -> None:
-        """Of items that are over, before the driver hears of it."""
-        for item in self._over():
-            await self._checkpoints.leave(item)
+    async def _batches(self) -> AsyncIterator[list[messages.Message]]:
+        """All that there is to tell now: of items that are over, what they left goes before their end."""
+        left = [await self._checkpoints.leave(name) for name in self._over()]
+        gathered, self._gathered = self._gathered, []
+        told = self._told(left, gathered)
+        for batch in parcels.batches(told):
+            yield [["now", self._now()], *batch]
+
+    def _told(
+        self, left: Iterable[Iterator[messages.Message]], gathered: list[messages.Message]
+    ) -> Iterator[messages.Message]:
+        yield from self._new_log()
+        for checkpoint in left:
+            yield from checkpoint
+        yield from self._left_files(gathered)
+        yield from self._new_log()  # What was to be said of all that.
+        yield from gathered
+        for _ in range(IN_TURN):
+            if (message := self._checkpoints.sending()) is None:
+                return
+            self._changed.set()
+            yield message
 
     def _over(self) -> list[str]:
-        over = [self._names[message[1]] for message in self._gathered if message[0] == "ended"]
-        started = [self._names[message[1]] for message in self._gathered if message[0] == "started"]
+        """The checkpoints of items that have ended here."""
+        over = [self._names[message[1]][1] for message in self._gathered if message[0] == "ended"]
+        started = [self._names[message[1]][1] for message in self._gathered if message[0] == "started"]
         self._running = started[-1] if started else self._running
         if self._status is not None and self._running is not None and self._running not in over:
             over.append(self._running)  # It died with its process.
@@ -190,17 +246,20 @@ class WorkerActor:
             file.write(f"shoal: {line}\n")
 
     async def _something(self) -> None:
-        """Wait until the process says something, or is gone; not where something is to be told already."""
+        """Wait until there is something to tell, or the process is gone; else until its log should be looked at."""
         loop = asyncio.get_running_loop()
-        self._changed.clear()
         if self._connection.open:
             loop.add_reader(self._connection.socket, self._changed.set)
         if self._status is None and not self._gathered:  # It may have come while the last batch was taken.
-            await self._changed.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), LOG_S)
+        self._changed.clear()
         loop.remove_reader(self._connection.socket)
 
     def _hear(self) -> None:
         told = self._connection.receive()
+        if not self._connection.open and self._status is None:
+            self._zygote.kill(self._worker)  # It said what is no message, or only closed its socket.
         self._ahead -= messages.settled(told)
         self._gathered += told
 
@@ -213,41 +272,31 @@ class WorkerActor:
             self._status = next((answer for answer in told if "exit" in answer), None)
         self._changed.set()
 
-    def _batch(self) -> list[messages.Message]:
-        gathered, self._gathered = self._gathered, []
-        if not gathered and self._status is None:
-            return []
-        files = self._left_files(gathered)
-        return [*self._new_log(), *files, *gathered]
-
-    def _new_log(self) -> list[messages.Message]:
+    def _new_log(self) -> Iterator[messages.Message]:
         """What was written to the log since the last look."""
-        blocks: list[messages.Message] = []
         if not os.path.exists(self._log):  # Killed before it had begun.
-            return blocks
+            return
         with open(self._log, "rb") as file:
+            end = os.fstat(file.fileno()).st_size
             file.seek(self._log_sent)
-            while block := file.read(LOG_BLOCK):
+            while self._log_sent < end and (block := file.read(parcels.BLOCK_BYTES)):
+                yield ["log", self._log_sent, block]
                 self._log_sent += len(block)
-                blocks.append(["log", base64.b64encode(block).decode()])
-        return blocks
 
-    def _left_files(self, gathered: list[messages.Message]) -> list[messages.Message]:
+    def _left_files(self, gathered: list[messages.Message]) -> Iterator[messages.Message]:
         """The folders of items that ended and left something in them; gone here once they travel."""
-        files: list[messages.Message] = []
         for seq in messages.kept(gathered):
-            folder = os.path.join(self._root, "items", self._names[seq])
-            archive = shipping.archive_of(folder, self._report)
-            files.append(["files", self._names[seq], base64.b64encode(archive).decode()])
+            item, _ = self._names[seq]
+            folder = os.path.join(self._root, "items", item)
+            label = parcels.Label("files", item, seq)
+            yield from parcels.addressed(label, parcels.blocks(folder, self._report))
             shutil.rmtree(folder, ignore_errors=True)
-        return files
 
 
 def _base() -> str:
     """Where things are kept on this node: with the node's own, where Shoal started it, so that they go with it."""
     of_node = os.environ.get(NODE_VARIABLE)
-    path = os.path.join(of_node or tempfile.gettempdir(), "work" if of_node else f"shoal-{os.getuid()}")
-    return make_private(path)
+    return make_private(os.path.join(of_node, "work") if of_node else own_folder(tempfile.gettempdir()))
 
 
 def _environment() -> Mapping[str, str]:

@@ -5,7 +5,6 @@ Ray gives placement, transport and the knowledge of which nodes are alive; the c
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import time
@@ -21,13 +20,17 @@ from shoal.engine.ray import nodes as ray_nodes
 from shoal.engine.ray import shipping
 from shoal.engine.ray.actor import WorkerActor
 from shoal.engine.ray.arbiter import RayLeases
-from shoal.engine.ray.checkpoints import Home, home_of, replace, restoring
+from shoal.engine.ray.arrivals import Arrivals
+from shoal.engine.ray.checkpoints import home_of, restoring
 from shoal.engine.ray.groups import Groups
 from shoal.engine.ray.link import Link
 from shoal.engine.ray.packages import NodePackages
+from shoal.engine.ray.worker import RemoteWorker
 from shoal.engine.reservations import Reservations
-from shoal.engine.workers.talking import Known, Talking
-from shoal.errors import ClusterLost
+from shoal.engine.workers.messages import Message
+from shoal.engine.workers.talking import Talking
+from shoal.engine.workers.worker import encoded
+from shoal.errors import ClusterLost, StoreError
 from shoal.files import Storage
 from shoal.model import (
     Event,
@@ -46,17 +49,14 @@ FORGIVEN = 20
 """How many actors may be lost on nodes that live before it counts against what ran."""
 LOOK_S = 0.5
 """How often it is looked what became of the nodes, and of the head."""
-
-
-class _Worker(Known):
-    """A worker behind an actor."""
-
-    __slots__ = ("actor", "stream")
-
-    def __init__(self, number: int, place: Place, log_file: str, actor: Any, stream: Any) -> None:
-        super().__init__(number, place, log_file)
-        self.actor = actor
-        self.stream = stream
+BATCHES = 8
+"""How many batches an actor may be ahead of its driver; each has about a block, at most."""
+FETCH_S = 30.0
+"""How long a batch that an actor has told of may take to arrive."""
+PATIENCE_S = 20.0
+"""How long the run's folder may refuse what workers send (a full disk) before the run ends."""
+LARGE = ("log", "parcel", "stored")
+"""What is written to the run's folder, and is no event."""
 
 
 class RayEngine(Talking):
@@ -84,7 +84,7 @@ class RayEngine(Talking):
         storage: Storage | None = None,
     ) -> None:
         self._root = root
-        self._checkpoints = home_of(root, storage, same_machine=folder is None)
+        self._checkpoints = home_of(root, storage, session, same_machine=folder is None)
         self._package = ray.put(shipping.pack(folder)) if folder else None
         self._session = session
         self._environment = None if environment is None else dict(environment)
@@ -96,7 +96,7 @@ class RayEngine(Talking):
         self._groups = Groups(self._link)
         self._leases = RayLeases(self._link, self._groups, self._name)
         self._reservations = Reservations(self._leases)
-        self._workers: dict[int, _Worker] = {}
+        self._workers: dict[int, RemoteWorker] = {}
         self._events: list[Event] = []
         self._numbers = 0
         self._actors_lost = 0
@@ -136,6 +136,7 @@ class RayEngine(Talking):
         request = {
             "worker": number,
             "factory": factory._asdict(),
+            "blob": encoded(factory.blob),
             "log": log_file,
             "cpu": place.need.cpu,
             "memory_bytes": place.need.memory_bytes,
@@ -145,8 +146,10 @@ class RayEngine(Talking):
         actor = remote.remote(
             request, self._name, self._package, self._environment, self._wanted(), self._checkpoints
         )
-        stream = actor.events.options(num_returns="streaming").remote()
-        self._workers[number] = _Worker(number, place, log_file, actor, stream)
+        streaming = {"num_returns": "streaming", "_generator_backpressure_num_objects": BATCHES}
+        stream = actor.events.options(**streaming).remote()
+        arrivals = Arrivals(self._root, log_file, self._checkpoints)
+        self._workers[number] = RemoteWorker(number, place, log_file, actor, stream, arrivals)
         if self._groups.node_id(place) not in [node_id for node_id, _ in self._known.values()]:
             self._lose(self._workers[number], "node", f"its node {place.host} was lost")
         return number
@@ -155,12 +158,21 @@ class RayEngine(Talking):
         return None if self._packages is None else self._packages.wanted
 
     def submit(self, worker: int, items: Sequence[Item]) -> None:
-        if self._checkpoints == Home():
-            for item in items:
-                kept = restoring(self._root, item.id) if item.attempt > 1 else None
-                if kept is not None:
-                    self._send(worker, kept)
+        known = self._workers.get(worker)
+        if known is None:
+            return
+        for item in items:
+            if item.attempt > 1:
+                known.arrivals.expect_again(item.seq, item.id)
+                self._restore(known, item.checkpoint)
         super().submit(worker, items)
+
+    def _restore(self, worker: RemoteWorker, name: str) -> None:
+        """Before the item itself: the checkpoint that is here."""
+        if self._checkpoints.path is None:
+            kept = restoring(os.path.join(self._root, self._checkpoints.at_driver, name), name)
+            if kept is not None:
+                worker.send_all(kept)
 
     def end(self, worker: int) -> None:
         if worker in self._workers:
@@ -169,13 +181,12 @@ class RayEngine(Talking):
 
     def kill(self, worker: int) -> None:
         if worker in self._workers:
-            self._workers[worker].cause = "killed"
-            self._send(worker, ["kill"])
+            self._workers[worker].kill(self.now())
 
     def _send(self, number: int, message: list[Any]) -> None:
         worker = self._workers.get(number)
         if worker is not None:
-            worker.actor.send.remote(message)
+            worker.send(message)
 
     # Events.
 
@@ -198,6 +209,11 @@ class RayEngine(Talking):
         self._link.check()
         now = self.now()
         self._look_at_nodes(now)
+        for worker in list(self._workers.values()):
+            if worker.is_deaf(now):
+                self._lose(worker, "killed", "killed by its driver, as it did not answer")
+            elif worker.stuck_since is not None:
+                self._go_through(worker)
         if now >= self._reservations.next_tick():
             held = {number: worker.place for number, worker in self._workers.items()}
             self._events.extend(self._reservations.tick(now, held))
@@ -219,39 +235,66 @@ class RayEngine(Talking):
             self._lose(worker, "node", f"its node {host} was lost")
 
     def _listen(self, seconds: float) -> None:
-        """Until a worker says something."""
-        streams = {worker.stream: worker for worker in self._workers.values()}
-        if not streams:
+        """Until a worker says something, or could be sent more."""
+        streams = {worker.stream: worker for worker in self._workers.values() if worker.stuck_since is None}
+        taking = {worker.taking: worker for worker in self._workers.values() if worker.taking is not None}
+        if not streams and not taking:
             time.sleep(seconds)
             return
-        ready, _ = ray.wait(list(streams), num_returns=1, timeout=seconds)
+        awaited = [*streams, *taking]
+        ready, _ = ray.wait(awaited, num_returns=1, timeout=seconds)
         if ready:
-            ready, _ = ray.wait(list(streams), num_returns=len(streams), timeout=0)
-        for stream in ready:
-            worker = streams[stream]
-            if worker.number in self._workers:
+            ready, _ = ray.wait(awaited, num_returns=len(awaited), timeout=0)
+        for each in ready:
+            worker = streams.get(each) or taking[each]
+            if worker.number not in self._workers:
+                continue
+            if each in streams:
                 self._hear(worker)
+            else:
+                worker.pump()
 
-    def _hear(self, worker: _Worker) -> None:
+    def _hear(self, worker: RemoteWorker) -> None:
         try:
-            batch = ray.get(next(worker.stream))
+            batch = ray.get(next(worker.stream), timeout=FETCH_S)
         except (RayError, StopIteration) as error:
             self._lost_actor(worker, error)
             return
-        for message in batch:
-            if message[0] == "log":
-                with open(os.path.join(self._root, worker.log_file), "ab") as file:
-                    file.write(base64.b64decode(message[1]))
-            elif message[0] == "files":
-                shipping.extract(base64.b64decode(message[2]), os.path.join(self._root, "items", message[1]))
-            elif message[0] == "checkpoint":
-                replace(self._root, message)
+        worker.heard.extend(batch)
+        self._go_through(worker)
+
+    def _go_through(self, worker: RemoteWorker) -> None:
+        """What a worker said, up to what cannot be written now: that is tried again, and nothing more is heard of it
+        until then."""
+        while worker.heard and worker.number in self._workers:
+            message = worker.heard[0]
+            if message[0] in LARGE and not self._write(worker, message):
+                return
+            worker.heard.popleft()
+            if message[0] == "now":
+                worker.clock.heard(message[1], self.now())
             elif message[0] == "exit":
                 self._lose(worker, *worker.end(message[1], message[2]))
-            elif (event := worker.hear(message, self.now())) is not None:
-                self._events.append(event)
+            elif message[0] not in LARGE and (event := worker.hear(message, self.now())) is not None:
+                self._events.append(worker.arrivals.judged(worker.clock.ours(event)))
 
-    def _lost_actor(self, worker: _Worker, error: BaseException) -> None:
+    def _write(self, worker: RemoteWorker, message: Message) -> bool:
+        """Whether it is written. Raises `StoreError` when it could not be for too long."""
+        try:
+            trouble = worker.arrivals.take(message)
+        except OSError as error:
+            if worker.stuck_since is None:
+                worker.stuck_since = self.now()
+            elif self.now() - worker.stuck_since > PATIENCE_S:
+                why = f"{self._root} cannot be written: {error.strerror or error}."
+                raise StoreError(why, hint="Make room there, then resume the run.") from error
+            return False
+        worker.stuck_since = None
+        if trouble is not None:
+            worker.send(["note", trouble])
+        return True
+
+    def _lost_actor(self, worker: RemoteWorker, error: BaseException) -> None:
         """The actor itself is gone, most likely with its node, which Ray may not know yet.
 
         User code does not run in it, so no item is to blame; until it happens again and again.
@@ -268,8 +311,9 @@ class RayEngine(Talking):
         else:
             self._lose(worker, "node" if self._actors_lost <= FORGIVEN else "crash", why)
 
-    def _lose(self, worker: _Worker, cause: str, why: str) -> None:
+    def _lose(self, worker: RemoteWorker, cause: str, why: str) -> None:
         del self._workers[worker.number]
+        worker.arrivals.discard()
         ray.kill(worker.actor)
         self._reservations.give(worker.place)
         self._events.append(WorkerLost(worker.number, self.now(), cause, why, worker.running))
@@ -279,6 +323,7 @@ class RayEngine(Talking):
             return
         self._closed = True
         for worker in self._workers.values():
+            worker.arrivals.discard()
             with contextlib.suppress(RayError):
                 ray.kill(worker.actor)
         self._workers.clear()

@@ -12,24 +12,34 @@ import time
 from contextlib import suppress
 from typing import IO
 
+from shoal.errors import EngineError
+
 _LOCK = ".lock"
+PATIENCE_S = 300.0
+"""How long others may take to fill or to remove a folder that is waited for."""
+LOOK_S = 0.02
 
 
-def hold(folder: str, *, alone: bool = False) -> IO[str]:
+def hold(folder: str, *, alone: bool = False, patience_s: float = PATIENCE_S) -> IO[str]:
     """Use this folder, which need not be there yet, until the file that is returned is closed. Waits for removals.
 
-    Several may hold one at once; with `alone`, this waits until nobody else does.
+    Several may hold one at once; with `alone`, this waits until nobody else does. `EngineError` where that takes too
+    long.
     """
     os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
-    held = _locked(f"{folder}{_LOCK}", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-    assert held is not None  # It waits.
+    held = _locked(f"{folder}{_LOCK}", fcntl.LOCK_EX if alone else fcntl.LOCK_SH, patience_s)
+    if held is None:
+        raise EngineError(
+            f"{folder} has been locked by another process for {patience_s:g} s.",
+            hint=f"See which one hangs (fuser {folder}{_LOCK}) and end it.",
+        )
     return held
 
 
 def remove_unused(folder: str) -> bool:
     """Remove the folder unless somebody holds it; whether it is gone."""
     path = f"{folder}{_LOCK}"
-    lock = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lock = _locked(path, fcntl.LOCK_EX, 0.0)
     if lock is None:
         return False
     with lock:
@@ -48,17 +58,25 @@ def remove_old(parent: str, unused_s: float) -> None:
                     remove_unused(path)
 
 
-def _locked(path: str, how: int) -> IO[str] | None:
-    """The file, locked; None if that would mean to wait, and it should not."""
+def _locked(path: str, how: int, patience_s: float) -> IO[str] | None:
+    """The file, locked; None if others do not let go of it for so long."""
+    until = time.monotonic() + patience_s
     while True:
         file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - the caller closes it
-        try:
-            fcntl.flock(file, how)
+        while not _lock(file, how):
+            if time.monotonic() >= until:
+                file.close()
+                return None
+            time.sleep(LOOK_S)
+        with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                 return file
-        except BlockingIOError:
-            file.close()
-            return None
-        except FileNotFoundError:
-            pass
         file.close()  # It was removed while we waited, and locks nothing.
+
+
+def _lock(file: IO[str], how: int) -> bool:
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

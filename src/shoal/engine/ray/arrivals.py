@@ -1,0 +1,124 @@
+"""What comes from a worker to its driver beside events: its log, what its items left, their checkpoints. And its clock.
+
+The run's folder is written here, so this is where its disk may be full, or not take a name.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+
+from shoal.engine.ray.checkpoints import Home
+from shoal.engine.workers.messages import Message
+from shoal.engine.workers.parcels import Label, NotTaken, Parcels
+from shoal.model import Event, ItemEnded, ItemProgressed, ItemStarted, WorkerReady
+
+WINDOW_S = 60.0
+"""What was heard says how far a clock is for so long, up to twice that: machines are suspended, and clocks drift."""
+
+
+class Arrivals:
+    """Of one worker. `take` raises `OSError` where the disk is full or the like: then it is given the same again."""
+
+    def __init__(self, root: str, log_file: str, home: Home) -> None:
+        self._root = root
+        self._log = os.path.join(root, log_file)
+        self._folders = {"files": "items", "checkpoint": home.at_driver}
+        self._stored = home.storage is not None
+        self._parcels = Parcels(lambda label: self._place(label.kind, label.name))
+        self._refused: dict[int, str] = {}
+        """Why what an item left cannot be kept, by seq."""
+        self._again: dict[int, str] = {}
+        """Ids of items that were handed out before and have not started here, by seq."""
+
+    def _place(self, kind: str, name: str) -> str:
+        return os.path.join(self._root, self._folders[kind], name)
+
+    def take(self, message: Message) -> str | None:
+        """Write down what is in a message. A line for the worker's log, where a checkpoint could not be kept."""
+        if message[0] == "log":
+            self._write(message[1], message[2])
+        elif message[0] == "stored":
+            self._forget(message[1])
+        else:
+            return self._take_parcel(message)
+        return None
+
+    def _take_parcel(self, message: Message) -> str | None:
+        label: Label = message[1]
+        try:
+            if self._parcels.take(message) and label.kind == "files":
+                self._again.pop(label.seq, None)  # It took the place of what was there.
+        except NotTaken as error:
+            if label.kind == "files":
+                self._refused[label.seq] = f"what it left in SHOAL_ITEM_DIR cannot be kept: {error}"
+                return None
+            return f"The checkpoint {label.name} cannot be kept by the driver: {error}"
+        return None
+
+    def _write(self, start: int, data: bytes) -> None:
+        descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            left = memoryview(data)
+            while left:
+                written = os.pwrite(descriptor, left, start)
+                start, left = start + written, left[written:]
+        finally:
+            os.close(descriptor)
+
+    def _forget(self, name: str) -> None:
+        """The storage has this checkpoint now: what it refused before is older."""
+        if self._stored:
+            shutil.rmtree(self._place("checkpoint", name), ignore_errors=True)
+            with suppress(OSError):
+                os.rmdir(os.path.join(self._root, self._folders["checkpoint"]))
+
+    def expect_again(self, seq: int, item: str) -> None:
+        """An item was handed out that may have left something before."""
+        self._again[seq] = item
+
+    def judged(self, event: Event) -> Event:
+        """The event, in the light of what came with it: an item whose files could not be kept has failed."""
+        if self._again and isinstance(event, ItemStarted) and event.seq in self._again:
+            shutil.rmtree(self._place("files", self._again.pop(event.seq)), ignore_errors=True)
+        if not self._refused or not isinstance(event, ItemEnded) or event.seq not in self._refused:
+            return event
+        why = self._refused.pop(event.seq)
+        outcome = event.outcome._replace(kept=False)
+        if outcome.state == "done":
+            outcome = outcome._replace(state="failed", error=why)
+        return event._replace(outcome=outcome)
+
+    def discard(self) -> None:
+        """The worker is gone: leave nothing of what is not whole."""
+        self._parcels.discard()
+
+
+class Clock:
+    """Puts the times of a worker onto its driver's clock.
+
+    Whatever it sends says when it was sent: the quickest of these tells how far its clock is, to the time that took.
+    """
+
+    def __init__(self) -> None:
+        self._nearest = self._nearest_before = float("inf")
+        """Ours less theirs, in this window and in the one before."""
+        self._window_ends = 0.0
+        self._latest = 0.0
+
+    def heard(self, sent: float, now: float) -> None:
+        """Something came that was sent at that time, by their clock."""
+        if now >= self._window_ends:
+            is_recent = now < self._window_ends + WINDOW_S
+            self._nearest_before = self._nearest if is_recent else float("inf")
+            self._nearest, self._window_ends = float("inf"), now + WINDOW_S
+        self._nearest = min(self._nearest, now - sent)
+
+    def ours(self, event: Event) -> Event:
+        """The event at our time; never before an earlier one."""
+        if not isinstance(event, ItemStarted | ItemProgressed | ItemEnded | WorkerReady):
+            return event
+        at = event.at + min(self._nearest, self._nearest_before)
+        self._latest = max(self._latest, at)
+        return event._replace(at=self._latest)
