@@ -76,14 +76,33 @@ class Wheels:
         """The environments that are complete."""
         return [path.parent for path in (self.cache / "shoal" / "packages").glob("*/complete")]
 
+    def use(self, monkeypatch: pytest.MonkeyPatch) -> Wheels:
+        for name, value in self.environment.items():
+            monkeypatch.setenv(name, value)
+        return self
 
-@pytest.fixture
-def wheels(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Wheels:
-    """Packages `shoalfish` (1.0, 2.0, which needs `shoalfin`) and `shoalfin`, none of which is installed."""
-    made = Wheels(tmp_path_factory.mktemp("packages"))
+
+def some_wheels(folder: Path) -> Wheels:
+    """Packages `shoalfish` (1.0, 2.0, which needs `shoalfin`) and `shoalfin`."""
+    made = Wheels(folder)
     made.make("shoalfish", "1.0")
     made.make("shoalfish", "2.0", requires=["shoalfin"], program="shoalfish")
     made.make("shoalfin", "0.5")
-    for name, value in made.environment.items():
-        monkeypatch.setenv(name, value)
     return made
+
+
+@pytest.fixture
+def wheels(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Wheels:
+    """Packages of which none is installed, and nothing that other tests installed."""
+    return some_wheels(tmp_path_factory.mktemp("packages")).use(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def _stock(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
+    return some_wheels(tmp_path_factory.mktemp("stock"))
+
+
+@pytest.fixture
+def stocked(_stock: Wheels, monkeypatch: pytest.MonkeyPatch) -> Wheels:
+    """The same packages, for tests that use what is installed, whoever installed it: an install takes seconds."""
+    return _stock.use(monkeypatch)

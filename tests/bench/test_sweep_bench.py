@@ -16,6 +16,7 @@ def run(*arguments, folder):
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.long
 def test_every_benchmark_gives_its_figures(tmp_path):
     done = run("--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr

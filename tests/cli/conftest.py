@@ -68,11 +68,28 @@ def sweep(tmp_path: Path) -> Callable[[str, list[str]], Path]:
     return lambda name, hows: write_sweep(tmp_path, name, hows)
 
 
+LOOKS = {"ls", "show", "results", "logs", "get", "rm", "schema"}
+"""Commands that start nothing: they need no process of their own, which takes longer than what they do."""
+
+
 @pytest.fixture
-def shoal(tmp_path: Path) -> Shoal:
+def shoal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shoal:
     """Runs the real command in `tmp_path`."""
 
+    def in_this_process(*arguments: str) -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as patch:
+            patch.chdir(tmp_path)
+            for name in os.environ.keys() - environment(tmp_path).keys():
+                patch.delenv(name)
+            for name, value in environment(tmp_path).items():
+                patch.setenv(name, value)
+            capsys.readouterr()
+            code = main(list(arguments))
+            return subprocess.CompletedProcess(arguments, code, *capsys.readouterr())
+
     def run(*arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+        if arguments[0] in LOOKS and not settings:
+            return in_this_process(*arguments)
         settings = {"cwd": tmp_path, "env": environment(tmp_path), "timeout": 60} | settings
         return subprocess.run(command(*arguments), capture_output=True, text=True, check=False, **settings)
 

@@ -57,15 +57,16 @@ def test_rows_of_another_run_are_not_shown_as_those_of_this_one(shoal: Callable[
     assert "is gone" in again.stderr
 
 
-@pytest.mark.parametrize("form", ["table", "csv", "json"])
-def test_rows_that_somebody_removed_are_missed(shoal: Callable[..., Any], tmp_path: Path, form: str) -> None:
+def test_rows_that_somebody_removed_are_missed(shoal: Callable[..., Any], tmp_path: Path) -> None:
     run = json.loads(shoal("run", "loud.yaml", "--json").stdout)["run"]
-    assert "gone" not in shoal("results", run, "--format", form).stderr
+    forms = ("table", "csv", "json")
+    assert not [form for form in forms if "gone" in shoal("results", run, "--format", form).stderr]
     (tmp_path / "out" / "part-000002.parquet").unlink()
-    done = shoal("results", run, "--format", form)
-    assert done.returncode == 0
-    assert f"Note: 1 of 4 parts that {run} wrote to out/ are gone. Run the workload again" in done.stderr
-    assert done.stdout.count("WORD") == 9
+    for form in forms:
+        done = shoal("results", run, "--format", form)
+        assert done.returncode == 0
+        assert f"Note: 1 of 4 parts that {run} wrote to out/ are gone. Run the workload again" in done.stderr
+        assert done.stdout.count("WORD") == 9, form
     assert "1 of 4 parts" in shoal("resume", run).stderr
 
 

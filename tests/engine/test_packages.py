@@ -44,7 +44,7 @@ def said(python: str, code: str) -> str:
     return done.stdout.strip()
 
 
-def test_an_environment_has_the_packages_and_all_that_is_beside_shoal(wheels: Any) -> None:
+def test_an_environment_has_the_packages_and_all_that_is_beside_shoal(stocked: Any) -> None:
     found = packages.ensure(Packages(("shoalfish==2.0",)))
     code = (
         "import shoalfish, shoalfin, shoal, click; print(shoalfish.version, shoalfin.version, click.__file__)"
@@ -52,7 +52,7 @@ def test_an_environment_has_the_packages_and_all_that_is_beside_shoal(wheels: An
     fish, fin, click = said(found.python, code).split(" ", 2)
     assert (fish, fin) == ("2.0", "0.5")
     assert click.startswith(sys.prefix)
-    assert packages.environments() == [found.folder]
+    assert found.folder in packages.environments()
 
 
 def test_what_is_asked_for_wins_over_what_is_beside_shoal(wheels: Any) -> None:
@@ -148,7 +148,7 @@ def test_other_packages_beside_shoal_make_another_environment(
     assert packages.find(Packages(("shoalfish",))).folder != before
 
 
-def test_two_versions_of_one_package_live_side_by_side(wheels: Any) -> None:
+def test_two_versions_of_one_package_live_side_by_side(stocked: Any) -> None:
     old, new = (packages.ensure(Packages((f"shoalfish=={version}",))) for version in ("1.0", "2.0"))
     code = "import shoalfish; print(shoalfish.version)"
     assert (said(old.python, code), said(new.python, code)) == ("1.0", "2.0")
