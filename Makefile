@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 READY_TO_TEST := .venv/.ready-to-test
+BASE := not (ray or s3 or hdfs or hosts or torch or root or long)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .PHONY: setup demo test test-all soak bench bench-infer lint clean
@@ -30,10 +31,11 @@ demo: $(READY)
 	@echo "  mkdir mine; cd mine; shoal init sweep   start one of your own"
 
 test: $(READY_TO_TEST)
-	$(BIN)/pytest -m "not slow and not root and not ray and not cluster and not s3 and not hdfs and not torch"
-	@echo "Left out: tests marked slow (they take long), root (they mount disks), ray (they start Ray clusters), cluster"
-	@echo "(they start hosts in network namespaces, which needs root, openssh-server and iproute2), s3 and hdfs (they"
-	@echo "start servers, which are hundreds of megabytes to download), torch (a large download, too)."
+	$(BIN)/pytest -n 2 --dist loadfile -m "$(BASE) and not serial"
+	$(BIN)/pytest -m "$(BASE) and serial"
+	@echo "Left out: tests marked long (they take more than ten seconds), root (they mount disks), ray (they start Ray"
+	@echo "clusters), hosts (they start hosts in network namespaces, which needs root, openssh-server and iproute2), s3"
+	@echo "and hdfs (they start servers, which are hundreds of megabytes to download), torch (a large download, too)."
 	@echo "make test-all installs what they need, and runs them."
 
 test-all: $(READY_TO_TEST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,11 +13,17 @@ from hypothesis import settings
 from servers.hdfs import hdfs, hdfs_folder
 from servers.seaweedfs import bucket, seaweed
 from servers.unreliable import unreliable
-from testbed.fixtures import pytest_runtest_setup
 
-__all__ = ["bucket", "hdfs", "hdfs_folder", "pytest_runtest_setup", "seaweed", "unreliable"]
+__all__ = ["bucket", "hdfs", "hdfs_folder", "seaweed", "unreliable"]
 
-settings.register_profile("shoal", deadline=None)
+pytest_plugins = ["needs", "shards"]
+
+if (
+    signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+):  # Under nohup. What a program ignores, its children do, too.
+    signal.signal(signal.SIGHUP, lambda *_: None)
+
+settings.register_profile("shoal", deadline=None, print_blob=True)
 settings.load_profile("shoal")
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import shoal
 import shoal.errors
+from needs import MODULES as EXTRA_MODULES
 from shoal.errors import Problem, ShoalError, SpecError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,9 +22,9 @@ PACKAGES = sorted(path.parent.relative_to(SOURCE) for path in SOURCE.rglob("*/__
 LONGEST = 400
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 
-TESTS_OF_THE_WHOLE = {"bench", "clusters", "docs", "examples", "faults", "testbed"}
+TESTS_OF_THE_WHOLE = {"bench", "clusters", "corpus", "docs", "examples", "faults", "servers", "testbed"}
 """Folders of tests that mirror no package: they test programs, pages, and everything together (`clusters`: Shoal on
-clusters of real hosts and Ray nodes, from the command line down)."""
+clusters of real hosts and Ray nodes, from the command line down; `corpus`: runs of earlier versions)."""
 TESTED_ELSEWHERE = {"cluster", "model", "testing"}
 """Packages without a folder of tests: values and small readers that the tests of others use all the time."""
 
@@ -32,25 +33,31 @@ THE_WORLD = {"environ", "getenv", "getcwd", "urandom", "fork", "posix_spawn", "s
 MAY_TOUCH_THE_WORLD = ("engine/", "cluster/", "cli/", "testing/", "files/")
 """Runs in a worker only, and sets up the environment of the user's program there."""
 
+EXTRAS = {module: marker for marker, module in EXTRA_MODULES.items()} | {"openvino": "torch"}
+
 
 def name(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name)
-def test_a_module_opens_with_what_it_is_and_is_not_too_long(path: Path) -> None:
+def problems(path: Path) -> Iterator[str]:
     text = path.read_text(encoding="utf-8")
-    assert ast.get_docstring(ast.parse(text)), "no docstring"
-    lines = text.count("\n")
-    assert lines <= LONGEST, "too long: split it by idea"
-    assert path.stem not in VAGUE, "name the idea"
+    if not ast.get_docstring(ast.parse(text)):
+        yield "no docstring"
+    if text.count("\n") > LONGEST:
+        yield "too long: split it by idea"
+    if path.stem in VAGUE:
+        yield "name the idea"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name)
-def test_only_some_layers_touch_the_environment_and_the_clock(path: Path) -> None:
-    if name(path).startswith(MAY_TOUCH_THE_WORLD):
-        return
-    assert sorted(world(ast.parse(path.read_text(encoding="utf-8")))) == []
+def test_a_module_opens_with_what_it_is_and_is_not_too_long() -> None:
+    assert [f"{name(path)}: {each}" for path in MODULES for each in problems(path)] == []
+
+
+def test_only_some_layers_touch_the_environment_and_the_clock() -> None:
+    others = [path for path in MODULES if not name(path).startswith(MAY_TOUCH_THE_WORLD)]
+    found = {name(path): sorted(world(ast.parse(path.read_text(encoding="utf-8")))) for path in others}
+    assert {path: uses for path, uses in found.items() if uses} == {}
 
 
 def world(tree: ast.AST) -> Iterator[str]:
@@ -93,6 +100,29 @@ def test_the_tree_of_errors_is_drawn_as_it_is() -> None:
     drawn = re.findall(r"^[│├└─ ]*(\w+) .*exit (\d)$", shoal.errors.__doc__ or "", re.MULTILINE)
     defined = {kind.__name__: kind.exit_code for kind in all_errors() if kind is not ShoalError}
     assert {each: int(code) for each, code in drawn} == defined
+
+
+def unmarked_skips(tree: ast.Module) -> Iterator[str]:
+    """Skips that no marker tells of: a `skipif`, or an `importorskip` that is not of the module's own marker."""
+    marks = [ast.unparse(each) for each in tree.body if ast.unparse(each).startswith("pytestmark")]
+    of_module = {id(call) for each in tree.body if not hasattr(each, "body") for call in ast.walk(each)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "skipif":
+            yield f"line {node.lineno}: skipif: add a marker to tests/needs.py instead"
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "importorskip":
+            module = ast.literal_eval(node.args[0])
+            marker = EXTRAS.get(module)
+            if id(node) not in of_module or f"pytest.mark.{marker}" not in "".join(marks):
+                yield f"line {node.lineno}: {module} is wanted, and the module has no marker `{marker}`"
+
+
+def test_what_skips_for_want_of_something_has_a_marker_for_it() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix(): list(unmarked_skips(ast.parse(path.read_text(encoding="utf-8"))))
+        for path in (ROOT / "tests").rglob("*.py")
+        if "servers" not in path.parts
+    }
+    assert {path: skips for path, skips in found.items() if skips} == {}
 
 
 def test_the_tests_mirror_the_source() -> None:

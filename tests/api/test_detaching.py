@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +19,7 @@ from shoal.api import detaching
 from shoal.api.clustered import provider_for
 from shoal.api.clusters import load
 from shoal.cluster.agent import there
+from shoal.cluster.agent.values import ANSWER, NodeFacts
 from shoal.errors import AgentRefused, ClusterError, FileError, NotFound, RunLocked
 from shoal.store import RunStore
 from shoal.store import stubs as kept
@@ -25,6 +31,17 @@ while [ "$1" != -- ]; do shift; done
 exec sh -c "$2"
 """
 """Every host is this machine, and its login shell says something first."""
+UP = NodeFacts("a", "a:1", "a", "/nowhere")
+NEW_HEAD = rf"""#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+case "$2" in *agent.there*) exec sh -c "$2";; esac
+read -r request
+case "$request" in
+*'"do": "start"'*) echo '{ANSWER}{json.dumps({"ok": UP._asdict()})}';;
+*) (printf '%s\n' "$request"; cat) | sh -c "$2";;
+esac
+"""
+"""Every host is this machine; a node that is to be started is up, they say."""
 
 
 class Away:
@@ -53,6 +70,25 @@ class Away:
         for name, text in files.items():
             (item / name).write_text(text)
         return store
+
+    @contextmanager
+    def driver(self, run: str) -> Iterator[None]:
+        """The driver of a run, on the head, while it installs packages: there is no run yet."""
+        job = Path(there.job_file(self.key, run))
+        job.parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(self.folder / "slow.yaml")
+        how = {"folder": str(self.folder), "arguments": ["run", "slow.yaml"], "home": self.home}
+        job.write_text(json.dumps(how | {"environment": None}))
+        process = subprocess.Popen([sys.executable, "-m", "shoal.cluster.agent.there", "job", str(job)])
+        try:
+            deadline = time.monotonic() + 20
+            while run not in there.drivers(self.key):
+                assert time.monotonic() < deadline, "it does not start"
+                time.sleep(0.01)
+            yield
+        finally:
+            process.kill()
+            process.wait()
 
     def shoal(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -146,8 +182,63 @@ def test_a_run_that_is_going_is_not_resumed_and_its_folder_stays(away: Away) -> 
 
 def test_a_run_whose_driver_is_still_getting_ready_is_not_resumed(away: Away) -> None:
     away.keep("t-0001", "queued")
-    with pytest.raises(RunLocked, match="t-0001 is queued on its cluster"):
+    with away.driver("t-0001"):
+        assert [(run.run, run.state) for run in detaching.runs()] == [("t-0001", "queued")]
+        with pytest.raises(RunLocked, match="t-0001 is queued on its cluster"):
+            detaching.resume("t-0001", [], lambda line: None)
+
+
+@pytest.mark.parametrize("before", ["its driver died", "its host was replaced"])
+def test_a_run_that_was_queued_on_a_head_that_is_gone_is_handed_over_again(away: Away, before: str) -> None:
+    away.keep("t-0001", "queued")
+    if before == "its driver died":
+        with away.driver("t-0001"):
+            pass
+    (away.folder / "bin" / "ssh").write_text(NEW_HEAD)
+    with pytest.raises(AgentRefused, match="The head is not up"):  # There is no Ray here to hand it to.
         detaching.resume("t-0001", [], lambda line: None)
+    assert os.path.isdir(there.workload_folder(away.key, "t-0001")), "its folder was shipped"
+    assert [stub.state for stub in kept.stubs(away.here)] == ["queued"]
+
+
+@pytest.mark.parametrize("how", ["unreachable", "no cluster file"])
+def test_a_run_whose_head_cannot_be_asked_is_forgotten_with_a_warning(away: Away, how: str) -> None:
+    away.keep("t-0001", "queued")
+    if how == "unreachable":
+        (away.folder / "bin" / "ssh").write_text("#!/bin/sh\nexit 255\n")
+    else:
+        os.unlink("lab.yaml")
+    done = away.shoal("rm", "t-0001")
+    assert done.returncode == 0, done.stderr
+    assert "t-0001 is forgotten here. What there may be of it on its cluster stays" in done.stderr
+    assert ("a cannot be reached" if how == "unreachable" else "lab.yaml") in done.stderr
+    assert kept.stubs(away.here) == []
+
+
+def test_a_run_that_its_head_does_not_remove_is_not_forgotten(away: Away) -> None:
+    away.keep("t-0001", "running")
+    with away.run() as store:
+        store.set_state("running", 1.0)
+        with pytest.raises(ClusterError, match="being driven by another process"):
+            detaching.remove("t-0001", lambda line: None)
+    assert [stub.run for stub in kept.stubs(away.here)] == ["t-0001"]
+
+
+def test_a_new_run_does_not_replace_another_one_of_its_id(away: Away) -> None:
+    detached = provider_for(load(away.file), away.file).detached()
+    with away.run():
+        with pytest.raises(AgentRefused, match="another run t-0001 on the head already"):
+            detached.ship("t-0001", archive(), new=True)
+        assert detached.ship("t-0001", archive()) == there.workload_folder(away.key, "t-0001")
+    with pytest.raises(AgentRefused, match="another run t-0001 on the head already"):
+        detached.ship("t-0001", archive(), new=True)
+    detached.forget("t-0001")
+
+
+def archive() -> bytes:
+    written = io.BytesIO()
+    tarfile.open(fileobj=written, mode="w").close()
+    return written.getvalue()
 
 
 def submit(away: Away) -> str:

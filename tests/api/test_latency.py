@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,19 +60,19 @@ def by_pair(rows: list[LatencyRow]) -> dict[tuple[str, str], LatencyRow]:
     return {(row.node, row.location): row for row in rows}
 
 
-@pytest.mark.parametrize("engine", ["ray", "embedded"])
+@pytest.mark.parametrize("engine", [pytest.param("ray", marks=pytest.mark.ray), "embedded"])
 def test_every_node_has_a_row_for_every_location(
     tmp_path: Path, port: int, clock: Clock, engine: str
 ) -> None:
-    if engine == "ray":
-        pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
+    began = time.monotonic()
     rows = by_pair(latency(lab(tmp_path, port, f"local\nengine: {engine}"), here=clock))
+    each_took_s = (time.monotonic() - began) / 5
     assert len(rows) == 6
     for host in ("node0", "node1"):
         row = rows[host, "here"]
         assert (row.source, row.samples, row.age_s) == ("measured", 5, 0.0)
         assert row.min_s is not None
-        assert 0 < row.min_s < 0.005
+        assert 0 < row.min_s < each_took_s
     assert rows["node0", "home"][2:] == (0.02, None, None, 0, None, "known", False, "")
     assert rows["node1", "home"][2:] == (0.0, None, None, 0, None, "label", True, "")
     assert rows["node0", "mars"].why == "location mars has no probe, and no known round trip to lab"
@@ -88,10 +89,10 @@ def test_what_was_measured_is_kept_for_an_hour_and_grows_old(tmp_path: Path, por
     assert by_pair(latency(file, here=clock))["node0", "here"].age_s == 0.0
 
 
+@pytest.mark.ray
 def test_a_node_that_cannot_be_reached_keeps_what_was_measured_and_says_why(
     tmp_path: Path, port: int, clock: Clock
 ) -> None:
-    pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
     hosts = ("one.invalid", "two.invalid")
     latency(lab(tmp_path, port, "local\nengine: ray", hosts), here=clock)
     clock.now_s += 7200
@@ -111,7 +112,7 @@ def test_without_locations_there_is_nothing_to_measure(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cluster() -> Iterator[Any]:
-    ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
+    import ray
     from ray.cluster_utils import Cluster
 
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

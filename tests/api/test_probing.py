@@ -67,7 +67,7 @@ def test_a_probe_measures_on_real_items_and_a_resume_goes_on_from_there() -> Non
 
 @pytest.mark.parametrize(
     "output",
-    ["out/", "{path: out, preserve_order: true}", "größe/猫 🐟/out"],
+    ["out/", "{path: out, preserve_order: true, json: length}", "größe/猫 🐟/out"],
     ids=["text", "section", "names"],
 )
 def test_a_probe_of_an_inference_teaches_the_plan_and_leaves_nothing(folder: Path, output: str) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,19 @@ def test_a_function_that_cannot_be_imported_is_sent_by_value() -> None:
     offset = 10
     run = shoal.run(lambda x: {"y": x + offset}, ROWS)
     assert [row["y"] for row in run.rows()] == list(range(10, 16))
+
+
+def test_a_large_function_is_not_copied_again_and_again_on_its_way() -> None:
+    data = bytes(16 << 20)
+    shoal.run(lambda x: {"y": x}, ROWS[:1])  # So that all is imported.
+    tracemalloc.start()
+    try:
+        run = shoal.run(lambda x: {"y": len(data)}, ROWS[:1])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [row["y"] for row in run.rows()] == [len(data)]
+    assert peak < 3 * len(data)
 
 
 def test_rows_come_as_trials_finish_and_are_recorded_by_then() -> None:

@@ -12,7 +12,7 @@ import pytest
 import shoal
 from shoal.api import copying
 from shoal.files import open_storage
-from shoal.store.copying import RunCopy, bring_back
+from shoal.store.copying import RunCopy, bring_back, copied_turn, turns_of
 
 LAB = "kind: cluster\nname: lab\nprovider: local\nengine: embedded\nnodes: [{host: one, cpu: 2}]\n"
 
@@ -38,7 +38,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_run_is_copied_to_the_storage_whole(work: Path) -> None:
     run = shoal.run("s.yaml", cluster="lab.yaml", display=False)
-    copy = work.parent / "shared" / "runs" / run.id
+    copy = work.parent / "shared" / "runs" / run.id / "copies" / "1"
     assert (copy / "results.csv").read_text() == (Path(run.folder) / "results.csv").read_text()
     assert (copy / "items" / "t0001" / "left.txt").read_text() == "0"
     assert not (copy / "lock").exists()
@@ -66,22 +66,40 @@ def test_a_run_whose_machine_is_gone_goes_on_from_its_copy(
     assert [after[x] == before[x] for x in range(6)] == [True, True, True, False, False, False]
 
 
-def test_a_driver_that_was_replaced_leaves_the_copy_alone(work: Path, tmp_path: Path) -> None:
+def test_a_driver_that_was_replaced_spoils_no_copy_and_the_heir_removes_the_earlier_one(
+    work: Path, tmp_path: Path
+) -> None:
     run = shoal.run("s.yaml", cluster="lab.yaml", display=False)
     storage = open_storage(str(work.parent / "shared"))
-    cut_off = RunCopy(run.folder, storage)
+    cut_off = RunCopy(run.folder, storage, 1)
     cut_off.write()
-    bring_back(storage, run.id, str(tmp_path / "elsewhere"))
-    assert not (tmp_path / "elsewhere" / "runs" / run.id / "drivers").exists()
-    heir = RunCopy(str(tmp_path / "elsewhere" / "runs" / run.id), storage)
-    record = work.parent / "shared" / "runs" / run.id / "run.db"
-    for _ in range(2):
-        before = record.stat().st_mtime_ns
-        with pytest.raises(shoal.ShoalError, match="driven from elsewhere by now"):
-            cut_off.write()
-        assert record.stat().st_mtime_ns == before
-        heir.write()
-        assert record.stat().st_mtime_ns > before
+    elsewhere = tmp_path / "elsewhere"
+    bring_back(storage, run.id, str(elsewhere))
+    assert sorted(each.name for each in (elsewhere / "runs").iterdir()) == [run.id]
+    assert copied_turn(storage, run.id) == 1
+    assert turns_of(storage, run.id).take(2, {"token": "heir"})
+    RunCopy(str(elsewhere / "runs" / run.id), storage, 2).write()
+    assert copied_turn(storage, run.id) == 2
+    copies = work.parent / "shared" / "runs" / run.id / "copies"
+    assert not list((copies / "1").glob("**/*.db"))
+    with pytest.raises(shoal.ShoalError, match="driven from elsewhere by now"):
+        cut_off.write()
+    assert not list((copies / "1").glob("**/*.db"))
+
+
+def test_a_run_that_was_driven_from_elsewhere_since_is_brought_back_newer(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = shoal.run("s.yaml", cluster="lab.yaml", display=False)
+    (work / "mended").touch()
+    monkeypatch.setenv("SHOAL_HOME", str(tmp_path / "elsewhere"))
+    there = shoal.resume(first.id, failed=True, cluster="lab.yaml", display=False)
+    assert there.state == "succeeded"
+    monkeypatch.delenv("SHOAL_HOME")
+    here = shoal.resume(first.id, display=False)
+    assert here.state == "succeeded"
+    assert here.rows() == there.rows()
+    assert copied_turn(open_storage(str(work.parent / "shared")), first.id) == 2
 
 
 def test_a_record_that_cannot_be_copied_stops_nothing(work: Path) -> None:
@@ -89,7 +107,7 @@ def test_a_record_that_cannot_be_copied_stops_nothing(work: Path) -> None:
     (Path(run.folder) / "run.db").write_bytes(b"no database" * 1000)
     told: list[str] = []
     storage = open_storage(str(work.parent / "shared"))
-    broken = copying.Copying(run.folder, storage, None, told.append, lambda: 0.0)
+    broken = copying.Copying(run.folder, storage, 1, None, told.append, lambda: 0.0)
     broken.finish()
     assert broken.problem is not None
     assert len(told) == 1
@@ -132,7 +150,7 @@ def test_a_copy_is_consistent_while_its_run_goes_on(work: Path, monkeypatch: pyt
 
     def write(self: RunCopy) -> None:
         real(self)
-        [record] = (work.parent / "shared" / "runs").glob("s-*/run.db")
+        [record] = (work.parent / "shared" / "runs").glob("s-*/copies/1/run.db")
         with sqlite3.connect(record) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
             checked.append(connection.execute("SELECT count(*) FROM items WHERE state='done'").fetchone()[0])

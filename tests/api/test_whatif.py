@@ -27,6 +27,7 @@ def test_nothing_is_predicted_before_anything_is_known() -> None:
         whatif("sweep.yaml", [1, 2])
 
 
+@pytest.mark.serial
 def test_a_run_teaches_the_next_plan_how_long_it_will_take() -> None:
     seconds = run("sweep.yaml", display=False).wait().seconds
     prediction = plan("sweep.yaml").predicted_seconds

@@ -81,7 +81,6 @@ def test_a_set_has_exactly_as_many_files_as_asked_for_in_folders_of_a_thousand(t
 @pytest.mark.parametrize("decoder", ["pillow", "simplejpeg"])
 @pytest.mark.parametrize("prefetch", [0, 1], ids=["", "decodes-ahead"])
 def test_the_hand_written_loop_predicts_each_picture_once(tmp_path, decoder, prefetch):
-    pytest.importorskip("onnxruntime")
     from infer_data import list_pictures, make_distinct, multiply
 
     weights = write_model(tmp_path / "model.onnx")
@@ -173,9 +172,8 @@ def test_a_benchmark_that_is_not_there_is_refused():
 
 
 @pytest.mark.torch
-@pytest.mark.slow
+@pytest.mark.long
 def test_shoal_is_measured_against_the_hand_written_loop_and_a_grid(tmp_path):
-    pytest.importorskip("torch")
     command = [sys.executable, str(BENCH / "infer.py"), "--quick", "--only", "a,d,f", "--json", "-"]
     done = subprocess.run([*command, "--folder", str(tmp_path)], capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ import pytest
 BENCH = Path(__file__).parents[2] / "bench"
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 
 def test_shoal_is_measured_against_tasks_and_the_ideal(tmp_path):
@@ -21,5 +21,5 @@ def test_shoal_is_measured_against_tasks_and_the_ideal(tmp_path):
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)["figures"]
     assert [figure["key"] for figure in figures] == ["a", "b"]
-    assert all(figure["value"] > 0 for figure in figures)
+    assert figures[1]["value"] >= 1, "nothing is faster than the ideal"
     assert list(tmp_path.iterdir()) == []

@@ -156,11 +156,11 @@ def test_doctor_says_whether_torch_can_use_a_gpu_without_importing_it(
     assert torch["found"] == f"9.9, for TorchScript models, and your own PyTorch trials; {said}"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.user
 def test_doctor_says_when_runs_cannot_be_kept(shoal, tmp_path):
-    tmp_path.chmod(0o555)
+    (tmp_path / ".shoal").chmod(0o555)
     examined = shoal("doctor")
-    tmp_path.chmod(0o755)
+    (tmp_path / ".shoal").chmod(0o755)
     assert examined.returncode == 1
     assert "SHOAL_HOME" in examined.stdout
 

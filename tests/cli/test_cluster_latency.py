@@ -93,12 +93,12 @@ def test_an_age_is_told_in_one_unit(age_s: float, words: str) -> None:
     assert ago(age_s) == words
 
 
+@pytest.mark.ray
 def test_the_status_says_how_old_what_it_knows_is(shoal, tmp_path: Path) -> None:
     import time
 
     from shoal.cluster.book import Book
 
-    pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
     (tmp_path / "lab.yaml").write_text(LAB.replace("embedded", "ray"))
     book = Book("lab", str(tmp_path / "lab.yaml"))
     with book.change() as state:

@@ -68,3 +68,15 @@ def test_a_cluster_without_an_image_is_told_how_to_make_one(shoal: Shoal, tmp_pa
     assert done.returncode == 2
     assert "No image is given" in done.stderr
     assert "--to image" in done.stderr
+
+
+def test_credentials_stay_out_of_an_image_unless_they_are_named(shoal: Shoal, tmp_path: Path) -> None:
+    for name in (".env", "server.pem"):
+        (tmp_path / name).write_text("secret")
+    (tmp_path / ".shoalignore").write_text("!server.pem\n")
+    done = shoal("export", "sweep.yaml", "--to", "image", "--out", "out")
+    assert done.returncode == 0, done.stderr
+    assert "Left out, as they may hold credentials: .env. " in done.stderr
+    ignored = (tmp_path / "out" / "Dockerfile.dockerignore").read_text().splitlines()
+    assert ignored.index("**/*.pem") < ignored.index("!**/server.pem")
+    assert "**/.env" in ignored

@@ -94,6 +94,17 @@ def test_every_problem_of_a_file_is_listed(look, finished):
     assert len(document["problems"]) == 3
 
 
+def test_names_in_an_error_move_no_terminal(look, tmp_path):
+    (tmp_path / "evil.yaml").write_text(
+        'kind: sweep\nname: x\ntrials: {table: "no\\e]0;title\\a\\e[2J.csv"}\nrun: {command: "true {x}"}\n'
+    )
+    code, out, err = look("check", str(tmp_path / "evil.yaml"))
+    assert (code, out) == (2, "")
+    sentence, _, rest = err.partition("\n")
+    assert sentence == f"Error: There is no table {tmp_path}/no\\x1b]0;title\\x07\\x1b[2J.csv."
+    assert rest.startswith("Hint: "), "lines stay lines"
+
+
 def test_nothing_is_started_by_a_wrong_request(shoal, sweep, tmp_path):
     path = sweep("good", ["ok"])
     path.write_text(path.read_text().replace("{x}", "{nope}"))

@@ -69,8 +69,8 @@ def test_half_a_cpu_is_planned_as_one_that_is_slow(provider: HostedProvider) -> 
     assert (node.cpu, node.speed) == (1.0, 0.5)
 
 
+@pytest.mark.ray
 def test_a_start_that_failed_is_lost_and_says_why(tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
     file = tmp_path / "lab.yaml"
     file.write_text("kind: cluster\nname: lab\nprovider: ssh\nnodes: [{host: gone, cpu: 1, memory: 1GiB}]\n")
 

@@ -10,7 +10,7 @@ import pytest
 
 from testbed import Host, Testbed
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.hosts
 
 FILE = """
 kind: cluster

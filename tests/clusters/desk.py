@@ -6,9 +6,11 @@ import json
 import subprocess
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from shoal.cluster.book import Book
 from testbed import Host, HostProcess, Testbed
 
 HANG_S = 240.0
@@ -20,6 +22,19 @@ def main(n, ms=100):
     time.sleep(ms / 1000)
     return {"square": n * n, "pid": os.getpid()}
 """
+
+TRIAL = """
+import os, time
+def main(n, ms):
+    print("trial", n, "says hello", flush=True)
+    with open(os.path.join(os.environ["SHOAL_ITEM_DIR"], "note"), "w") as file:
+        file.write(f"from {n}")
+    time.sleep(ms / 1000)
+    with open("/srv/work/ended", "a") as file:
+        file.write(f"{n}\\n")
+    return {"square": n * n}
+"""
+"""Each host has its own `/srv/work`: what was really run there to its end, whatever became of its result."""
 
 
 class Desk:
@@ -60,6 +75,10 @@ class Desk:
         """So many trials that sleep so long."""
         return self.sweep(name, SLEEPER, {"n": list(range(count)), "ms": [ms]}, **keys)
 
+    def trials(self, name: str, count: int, ms: int, **keys: Any) -> str:
+        """So many trials that take so long, and leave traces of themselves: `TRIAL`."""
+        return self.sweep(name, TRIAL, {"n": list(range(count)), "ms": [ms]}, **keys)
+
     # Commands.
 
     def start(self, *arguments: str, **options: Any) -> HostProcess:
@@ -93,6 +112,19 @@ class Desk:
         """Run to the end, with this exit code: the rows of the results."""
         return self.rows(self.json("run", *arguments, code=code)["run"])
 
+    def detach(self, cluster: str, name: str, count: int, ms: int, **keys: Any) -> str:
+        """Hand so many trials to the cluster: the id of the run."""
+        done = self.json("run", self.trials(name, count, ms, **keys), "--cluster", cluster, "--detach")
+        assert done["state"] == "running"
+        run = str(done["run"])
+        assert run.startswith(f"{name}-")
+        assert self.shoal("ls").stdout.count(run) == 1
+        return run
+
+    def state(self, run: str) -> str:
+        """The state of a run, as `ls` has it."""
+        return next(str(each["state"]) for each in self.json("ls") if each["run"] == run)
+
     def rows(self, run: str) -> list[dict[str, Any]]:
         """The results of a run."""
         found = json.loads(self.shoal("results", run, "--format", "json").stdout)
@@ -107,6 +139,12 @@ class Desk:
         """The runs whose folders are here."""
         return self.host.run(["sh", "-c", f"ls {self.folder}/.shoal/runs 2>/dev/null || true"]).stdout.split()
 
+    def book(self) -> str:
+        """The folder in which it keeps what it knows of the cluster `lab`."""
+        return Book(
+            "lab", f"{self.folder}/lab.yaml", {"XDG_STATE_HOME": f"{self.host.home}/.local/state"}
+        ).folder
+
     def run_of(self, name: str) -> str:
         """The one run of this workload; empty as long as there is none."""
         return next((run for run in self.runs() if run.startswith(f"{name}-")), "")
@@ -115,6 +153,18 @@ class Desk:
         """How many of its items are done now."""
         run = self.run_of(name)
         return int(self.json("show", run)["counts"].get("done", 0)) if run else 0
+
+
+def ended_on(bed: Testbed, name: str) -> Counter[int]:
+    """Which trials ran to their end on a host, and how often."""
+    text = bed[name].run(["sh", "-c", f"cat {bed[name].work}/ended 2>/dev/null || true"]).stdout
+    return Counter(map(int, text.split()))
+
+
+def check_all_done_once(rows: list[dict[str, Any]], count: int) -> None:
+    assert sorted(row["n"] for row in rows) == list(range(count)), "one row for each, and no row twice"
+    assert {row["state"] for row in rows} == {"done"}
+    assert all(row["square"] == row["n"] ** 2 for row in rows)
 
 
 def ray_processes(host: Host) -> list[int]:

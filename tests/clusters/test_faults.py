@@ -10,22 +10,13 @@ from typing import Any
 
 import pytest
 
-from clusters.desk import Desk, raylet, until
+from clusters.desk import Desk, check_all_done_once, ended_on, raylet, until
 from testbed import Testbed
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
-pytestmark = [pytest.mark.cluster, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.hosts, pytest.mark.ray, pytest.mark.long]
 
 HOSTS = ["node0", "node1", "node2"]
-TRIAL = """
-import os, time
-def main(n, ms):
-    time.sleep(ms / 1000)
-    with open("/srv/work/ended", "a") as file:
-        file.write(f"{n}\\n")
-    return {"square": n * n}
-"""
-"""Each host has its own `/srv/work`: what was really run there, whatever became of its result."""
 ELSEWHERE_S = 15.0
 
 
@@ -54,29 +45,13 @@ def nodes(hosts: list[str]) -> list[dict[str, Any]]:
     return [{"host": host, "cpu": 2} for host in hosts]
 
 
-def sweep(desk: Desk, name: str, count: int, ms: int) -> str:
-    return desk.sweep(name, TRIAL, {"n": list(range(count)), "ms": [ms]})
-
-
-def ended_on(bed: Testbed, name: str) -> Counter[int]:
-    """What ran to its end on a host, and how often."""
-    text = bed[name].run(["sh", "-c", f"cat {bed[name].work}/ended 2>/dev/null || true"]).stdout
-    return Counter(map(int, text.split()))
-
-
-def check_all_done_once(rows: list[dict[str, Any]], count: int) -> None:
-    assert sorted(row["n"] for row in rows) == list(range(count)), "one row for each, and no row twice"
-    assert {row["state"] for row in rows} == {"done"}
-    assert all(row["square"] == row["n"] ** 2 for row in rows)
-
-
 def seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
 def test_one_of_three_hosts_dies_another_joins_and_takes_its_share(desk: Desk, lab: str) -> None:
     bed, count = desk.bed, 2000
-    process = desk.start("run", sweep(desk, "mixed", count, 100), "--cluster", lab, "--json")
+    process = desk.start("run", desk.trials("mixed", count, 100), "--cluster", lab, "--json")
     until(lambda: desk.done("mixed") > 200, "a run that is under way")
     bed["node2"].kill()
     desk.cluster(nodes([*HOSTS, "node3"]))
@@ -98,7 +73,7 @@ def test_one_of_three_hosts_dies_another_joins_and_takes_its_share(desk: Desk, l
 
 
 def test_what_ran_on_a_node_whose_ray_is_killed_goes_elsewhere_within_seconds(desk: Desk, lab: str) -> None:
-    process = desk.start("run", sweep(desk, "killed", 4, 20_000), "--cluster", lab, "--json")
+    process = desk.start("run", desk.trials("killed", 4, 20_000), "--cluster", lab, "--json")
     until(lambda: len(running(desk, "killed")) == 4, "trials that run, with room for two more")
     there = [item for item, node in running(desk, "killed").items() if node == "node1"]
     assert there
@@ -123,7 +98,7 @@ def running(desk: Desk, name: str) -> dict[str, str]:
 def test_a_node_that_was_cut_off_and_comes_back_doubles_nothing(
     desk: Desk, lab: str, name: str, cut_s: int, count: int, ms: int
 ) -> None:
-    process = desk.start("run", sweep(desk, name, count, ms), "--cluster", lab, "--json")
+    process = desk.start("run", desk.trials(name, count, ms), "--cluster", lab, "--json")
     until(lambda: desk.done(name) > 20, "a run that is under way")
     desk.bed["node1"].cut()
     time.sleep(cut_s)  # This is what happens to it, not a wait for something.

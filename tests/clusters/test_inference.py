@@ -13,10 +13,10 @@ from clusters.stored import BUCKET, bed_with_storage
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
 pytestmark = [
-    pytest.mark.cluster,
+    pytest.mark.hosts,
     pytest.mark.ray,
     pytest.mark.s3,
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.timeout(600),
 ]
 

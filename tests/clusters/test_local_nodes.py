@@ -24,7 +24,7 @@ from faults.pictures import fill, inference, output, write_slow_class
 from shoal.cluster.agent.values import node_folder
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "next-cell"
 NODES = [
@@ -185,9 +185,8 @@ def answer(server: socket.socket) -> None:
             connection.close()
 
 
+@pytest.mark.root
 def test_nobody_outside_reaches_it(up: Here) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("needs root: only root may keep a cluster in a network of its own")
     ours = os.readlink("/proc/self/ns/net")
     of_ray = {pid: command for pid, command in up.processes().items() if "ray" in command}
     assert any("/raylet/raylet " in command for command in of_ray.values())

@@ -13,7 +13,7 @@ from clusters.growth import HOSTS, growing_cluster, run_growing
 from testbed import Testbed
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
-pytestmark = [pytest.mark.cluster, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.hosts, pytest.mark.ray, pytest.mark.long]
 
 TRIALS, TRIAL_S = 240, 0.5
 SLACK = 1.5

@@ -16,7 +16,7 @@ from clusters.desk import Desk, left_on, ray_processes, raylet, until
 from testbed import Testbed
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
-pytestmark = [pytest.mark.cluster, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.hosts, pytest.mark.ray, pytest.mark.long]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "next-cell"
 NODES: list[dict[str, Any]] = [
@@ -146,15 +146,3 @@ def test_a_host_that_is_no_longer_in_the_file_is_ended_by_the_next_up(desk: Desk
     desk.shoal("cluster", "up", lab)
     assert desk.states(lab) == {"node0": "up", "node1": "up"}
     assert left_on(desk.bed, "node2") == []
-
-
-def test_down_leaves_nothing_on_any_host_and_may_be_repeated(desk: Desk, lab: str) -> None:
-    desk.finish(desk.sleeper("short", 6, 10), "--cluster", lab)
-    desk.shoal("cluster", "down", lab)
-    for host in HOSTS:
-        assert left_on(desk.bed, host) == []
-    kept = [line for line in left_on(desk.bed, "desk") if not line.startswith(desk.folder)]
-    assert all("/.local/state/shoal/clusters/lab-" in line and "token" not in line for line in kept), kept
-    assert set(desk.states(lab).values()) == {"down"}
-    again = desk.shoal("cluster", "down", lab)
-    assert "not up" in again.stderr

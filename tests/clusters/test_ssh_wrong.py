@@ -13,7 +13,7 @@ from clusters.desk import Desk, left_on, until
 from testbed import Testbed
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
-pytestmark = [pytest.mark.cluster, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.hosts, pytest.mark.ray, pytest.mark.long]
 
 NODES: list[dict[str, Any]] = [
     {"host": "node0", "head": True, "cpu": 2, "memory": "2GiB", "labels": {"tier": "cloud"}},

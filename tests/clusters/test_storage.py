@@ -10,7 +10,14 @@ from clusters.desk import Desk, until
 from clusters.stored import BUCKET, bed_with_storage
 from testbed import Testbed
 
-pytestmark = [pytest.mark.cluster, pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
+pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
+pytestmark = [
+    pytest.mark.hosts,
+    pytest.mark.ray,
+    pytest.mark.s3,
+    pytest.mark.long,
+    pytest.mark.timeout(600),
+]
 
 S3 = f"s3://{BUCKET}/shoal"
 TRIAL = """

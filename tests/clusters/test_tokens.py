@@ -10,11 +10,10 @@ from typing import NamedTuple
 import pytest
 
 from clusters.desk import Desk
-from shoal.cluster.book import Book
 from testbed import Host, Testbed
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
-pytestmark = [pytest.mark.cluster, pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.hosts, pytest.mark.ray, pytest.mark.long]
 
 WRONG = "f" * 64
 NODES = [{"host": "node0", "cpu": 1, "memory": "1GiB"}, {"host": "node1", "cpu": 1, "memory": "1GiB"}]
@@ -44,30 +43,9 @@ def lab() -> Iterator[Lab]:
         desk.finish(desk.sweep("secret", SECRET, {"n": [1, 2, 3]}), "--cluster", "lab.yaml")
         desk.shoal("run", "secret/secret.yaml", "--cluster", "lab.yaml", "--detach")
         guest.cluster(NODES)
-        state = desk.host.read(f"{book(desk)}/state.json")
-        token = desk.host.read(f"{book(desk)}/token")
+        state = desk.host.read(f"{desk.book()}/state.json")
+        token = desk.host.read(f"{desk.book()}/token")
         yield Lab(desk, guest, token, state, json.loads(state)["address"])
-
-
-def book(desk: Desk) -> str:
-    """The folder in which a desk keeps what it knows of the cluster."""
-    return Book("lab", f"{desk.folder}/lab.yaml", {"XDG_STATE_HOME": f"{desk.host.home}/.local/state"}).folder
-
-
-@pytest.mark.parametrize(
-    ("token", "said"),
-    [(None, "The token of lab is gone"), (WRONG, "does not accept the token")],
-    ids=["no", "wrong"],
-)
-def test_a_driver_that_knows_all_but_the_token_is_refused(lab: Lab, token: str | None, said: str) -> None:
-    guest = lab.guest
-    guest.host.write(f"{book(guest)}/state.json", lab.state)
-    if token is not None:
-        guest.host.write(f"{book(guest)}/token", token, mode=0o600)
-    done = guest.shoal("run", guest.sleeper("short", 3, 10), "--cluster", "lab.yaml", code=2)
-    guest.host.run(["rm", "-r", book(guest)])
-    assert said in done.stderr
-    assert guest.runs() == []
 
 
 WAYS: dict[str, dict[str, str]] = {
@@ -99,16 +77,6 @@ def test_whoever_goes_to_ray_itself_is_refused_as_well(lab: Lab) -> None:
         assert done.result().returncode != 0
         assert "AuthenticationError" in done.result().stderr
         assert "it is in" not in done.result().stdout
-
-
-def test_whoever_has_the_token_gets_in(lab: Lab) -> None:
-    """The tests above would pass on a cluster that lets nobody in."""
-    guest = lab.guest
-    guest.host.write(f"{book(guest)}/state.json", lab.state)
-    guest.host.write(f"{book(guest)}/token", lab.token, mode=0o600)
-    rows = guest.finish(guest.sleeper("welcome", 3, 10), "--cluster", "lab.yaml")
-    guest.host.run(["rm", "-r", book(guest)])
-    assert {row["state"] for row in rows} == {"done"}
 
 
 def test_the_token_is_only_in_files_that_nobody_else_can_read(lab: Lab) -> None:

@@ -6,7 +6,8 @@ In a page, in order, in a folder of the page's own:
 - ```python without a title is run as a program, and what it prints is compared with a ```text block right after it.
 
 Other blocks are only shown. In expected output, `...` stands for anything, on a line of its own for any lines. Run
-ids, durations and times need not be the same, nor the number of spaces. A command that fails fails the page.
+ids, durations and times need not be the same, nor the number of spaces; but where a page shows that so many nodes help
+and more do not, they have to. A command that fails fails the page.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,7 +110,20 @@ def execute(arguments: list[str], folder: Path) -> str:
     return printed
 
 
+WITH_NODES = re.compile(r"^with \d+ nodes?: ([\d.]+)(ms|s|m|h)\b", re.MULTILINE)
+UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+HELPS = 0.9
+
+
+def gains(text: str) -> list[bool]:
+    """Whether each further number of nodes makes a difference."""
+    seconds = [float(number) * UNITS_S[unit] for number, unit in WITH_NODES.findall(text)]
+    return [more < HELPS * fewer for fewer, more in pairwise(seconds)]
+
+
 def compare(expected: list[str], printed: str) -> None:
+    if gains("\n".join(expected)) != gains(printed):
+        raise PageIsWrong("\n".join(["other numbers of nodes help than the page says:", printed]))
     wanted, found = loose("\n".join(expected)), loose(printed)
     if not fits(wanted, found):
         raise PageIsWrong("\n".join(["the page says:", *wanted, "", "but it printed:", *found]))
@@ -152,6 +167,13 @@ def test_a_wrong_page_is_found_out(tmp_path: Path) -> None:
     page.write_text("```console\n$ echo one; echo two\none\n...\nthree\n```\n", encoding="utf-8")
     with pytest.raises(PageIsWrong, match=r"page\.md:1"):
         follow(page, tmp_path)
+
+
+def test_a_page_on_which_a_node_more_helps_that_does_not_is_found_out() -> None:
+    page = "with 1 node: 1.2s\nwith 2 nodes: 610ms\nwith 3 nodes: 600ms"
+    compare(page.splitlines(), page.replace("1.2s", "3s").replace("600ms", "610ms"))
+    with pytest.raises(PageIsWrong, match="other numbers of nodes help"):
+        compare(page.splitlines(), page.replace("600ms", "400ms"))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
 from shoal.engine.ray import arbiter, keeper
 
+pytestmark = pytest.mark.ray
+
 
 def test_a_node_that_installs_packages_is_busy_as_long_as_that_is_said(
     monkeypatch: pytest.MonkeyPatch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -61,6 +62,29 @@ def test_what_is_asked_for_wins_over_what_is_beside_shoal(wheels: Any) -> None:
     found = packages.ensure(Packages(("click==0.0.1",)))
     assert said(found.python, "import click; print(click.version)") == "0.0.1"
     assert os.path.exists(click.__file__), "the one beside Shoal is untouched"
+
+
+@pytest.mark.timeout(90)
+def test_an_installer_that_hangs_holds_up_only_who_needs_it_and_they_are_told(
+    wheels: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = Packages(("shoalfish==1.0",))
+    path = f"{packages.find(wanted).folder}.lock"
+    os.makedirs(os.path.dirname(path))
+    with open(path, "w") as hanging:
+        fcntl.flock(hanging, fcntl.LOCK_EX)
+        waiting = asks(*wanted.lines)
+        assert waiting.stderr is not None
+        assert "Another process is installing the same packages" in waiting.stderr.readline()
+        with monkeypatch.context() as patched:
+            patched.setattr(packages, "WAIT_S", 0.1)
+            with pytest.raises(SpecError, match=r"has been installing the same packages for 0\.1 s"):
+                packages.ensure(wanted)
+        fcntl.flock(hanging, fcntl.LOCK_UN)
+        assert waiting.communicate(timeout=60)[0].strip() == packages.find(wanted).python
+        fcntl.flock(hanging, fcntl.LOCK_EX)
+        monkeypatch.setattr(packages, "WAIT_S", 0.1)
+        assert packages.ensure(wanted).complete, "what is finished needs nobody's leave"
 
 
 def test_what_is_beside_shoal_already_needs_no_environment(wheels: Any) -> None:
@@ -237,6 +261,7 @@ def test_a_cache_that_cannot_be_written_is_an_error_with_a_way_out(
         packages.ensure(Packages(("shoalfish==1.0",)))
 
 
+@pytest.mark.machine
 def test_uv_installs_where_there_is_no_pip(wheels: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("uv") is None:
         pytest.skip("uv is not on the PATH")

@@ -210,7 +210,7 @@ def test_what_cannot_be_read_is_reported_and_the_rest_arrives(source: Path, home
     assert (home / "t1" / "large").exists()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.user
 def test_a_file_that_nobody_may_read_is_left_out(source: Path, home: Path) -> None:
     before = content(source)
     (source / "secret").touch(mode=0)

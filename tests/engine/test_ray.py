@@ -21,6 +21,7 @@ from shoal.testing.events import collect, heard
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
 pytestmark = [
     pytest.mark.ray,
+    pytest.mark.always,
     pytest.mark.filterwarnings("ignore"),
 ]  # Ray and its libraries warn of themselves.
 

@@ -15,7 +15,8 @@ import pytest
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
 pytestmark = [
     pytest.mark.ray,
-    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.always,
     pytest.mark.filterwarnings("ignore"),
 ]  # Ray and its libraries warn of themselves.
 

@@ -99,6 +99,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.always
 def test_one_node_dies_another_joins_and_every_item_ends_once(
     cluster: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

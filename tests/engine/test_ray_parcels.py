@@ -180,7 +180,7 @@ def test_what_is_large_goes_both_ways_through_little_memory(cluster: Any, root: 
         assert grown < 40 * MIB, f"the {who} holds {grown / MIB:.0f} MiB more"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_gigabytes_go_through_a_driver_of_less_than_half_of_one(
     cluster: Any, root: Path, work: str
 ) -> None:

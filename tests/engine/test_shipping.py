@@ -54,3 +54,18 @@ def test_links_out_of_a_workload_are_named_before_it_is_shipped(folder: Path) ->
     assert ".shoalignore" in str(error.value.hint)
     (folder / ".shoalignore").write_text("absolute\noutward\n")
     assert "inward" in shipping.ensure_shippable(str(folder))
+
+
+def test_credentials_are_not_shipped_and_that_is_said_once(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / ".env").write_text("API_KEY=1")
+    for _ in range(2):
+        package = shipping.pack(str(folder))
+    with tarfile.open(fileobj=io.BytesIO(package.data)) as archive:
+        assert ".env" not in archive.getnames()
+        assert ".hidden" in archive.getnames()
+    said = [line for line in caplog.messages if "credentials" in line]
+    assert said == [
+        "Left out, as they may hold credentials: .env. A line !NAME in .shoalignore takes one along."
+    ]

@@ -241,6 +241,7 @@ def test_every_row_of_the_sheet_makes_a_valid_command(example: SimpleNamespace) 
         assert settings.model == int(texts["MODEL"])
 
 
+@pytest.mark.machine
 def test_the_real_data_loads_and_is_split(example: SimpleNamespace) -> None:
     path = example.samples.find_real_data()
     if path is None:

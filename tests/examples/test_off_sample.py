@@ -308,7 +308,6 @@ def test_shoal_reads_from_a_bucket_and_writes_into_it(copy: Path, bucket: Bucket
 
 @pytest.fixture
 def with_torch(example: SimpleNamespace) -> SimpleNamespace:
-    pytest.importorskip("torch", reason="the extra `torch` is not installed")
     return SimpleNamespace(**{name: importlib.import_module(name) for name in WITH_TORCH})
 
 
@@ -323,7 +322,6 @@ def test_training_prepares_images_as_grid_sample_does(with_torch: SimpleNamespac
 def test_training_again_makes_both_models_and_shoal_runs_the_torchscript_one(
     copy: Path, example: Any
 ) -> None:
-    pytest.importorskip("torch", reason="the extra `torch` is not installed")
     (copy / "model.onnx").unlink()
     assert accuracy(script(copy, "train.py", "--images", "500", "--epochs", "5")) > GOOD
     script(copy, "make_images.py", "--count", "150")
@@ -346,6 +344,7 @@ def photographs(example: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Pa
     return path
 
 
+@pytest.mark.machine
 def test_no_person_is_among_the_photographs_to_learn_from_and_to_check_with(
     example: SimpleNamespace, photographs: Path
 ) -> None:
@@ -356,9 +355,9 @@ def test_no_person_is_among_the_photographs_to_learn_from_and_to_check_with(
     assert {example.signs.sign(name) for name in unseen} == set(example.signs.SIGNS)
 
 
+@pytest.mark.machine
 @pytest.mark.torch
 def test_signs_are_learned_and_told_by_shoal_on_people_it_has_not_seen(copy: Path, photographs: Path) -> None:
-    pytest.importorskip("torch", reason="the extra `torch` is not installed")
     reached = accuracy(script(copy, "signs.py", "--epochs", "8"))
     assert reached > 0.75
     shoal_run(copy, "signs.yaml")

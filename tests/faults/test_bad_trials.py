@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 
 import pytest
@@ -438,6 +439,49 @@ def test_an_odd_report_fails_its_own_trial_at_most(place, run):
     for how in ("numpy step", "same step", "text value", "nan value", "none"):
         assert rows[how]["state"] in ("done", "pruned"), rows[how]
     assert rows["object value"]["state"] == "failed"
+
+
+def test_a_command_that_reports_what_cannot_be_recorded_fails_alone(place):
+    place.write(
+        "trial.py",
+        """
+        import os, sys
+        value = "[" * 600 + "]" * 600 if sys.argv[1] == "deep" else "1"
+        name = "half \\\\ud800" if sys.argv[1] == "name" else "score"
+        with open(os.environ["SHOAL_REPORT"], "ab") as file:
+            file.write(f'["1", null, {{"{name}": {value}}}]\\n'.encode())
+        """,
+    )
+    rows = place.run(place.sweep("s", "{grid: {x: [deep, name, fine]}}", "python trial.py {x}"), code=1)
+    assert [row["state"] for row in rows] == ["failed", "failed", "done"]
+    assert rows[0]["error"] == "metric 'score' is nested more than 100 deep: give it as text"
+    assert "is no valid text" in rows[1]["error"]
+
+
+def test_a_search_goes_on_after_values_that_cannot_be_searched_by(place):
+    """Those that were recorded before they were refused, too: a resumed search learns from them again."""
+    place.write(
+        "f.py",
+        """
+        def main(x):
+            return {"y": 10 ** 400 if x < 0.5 else x}
+        """,
+    )
+    search = "{search: {x: {uniform: [0, 1]}}, count: 8, sampler: tpe, seed: 1}"
+    more = "objective: {metric: y, goal: max}\nlimits: {failures: 8}"
+    rows = place.run(place.sweep("s", search, "function: f:main", more))
+    assert {row["state"] for row in rows} == {"done", "failed"}
+    with sqlite3.connect(place.home / "runs" / place.runs()[-1] / "run.db") as record:
+        metrics = json.dumps({"y": 10**400})
+        record.execute("UPDATE items SET metrics=? WHERE seq IN (1, 2) AND state='done'", (metrics,))
+        record.execute(
+            "UPDATE items SET state='done', metrics=?, error=NULL WHERE state='failed'", (metrics,)
+        )
+        record.execute("UPDATE items SET state='waiting' WHERE seq=8")
+        record.execute("""UPDATE meta SET value='{"done": 7, "waiting": 1}' WHERE key='counts'""")
+    record.close()
+    rows = place.run("s", command="resume")
+    assert len(rows) == 8
 
 
 def test_lines_in_the_report_file_that_are_no_reports_are_ignored(place):

@@ -13,8 +13,6 @@ from contextlib import suppress
 
 import pytest
 
-root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a disk")]
-
 TRIAL = """
 import os, time
 def main(n):
@@ -65,7 +63,7 @@ def done(home):
 
 
 class TestFullDisk:
-    pytestmark = root
+    pytestmark = pytest.mark.root
 
     def test_a_run_ends_with_a_sentence_and_a_resume_with_space_finishes_it(self, place, mount):
         disk = mount("-t", "tmpfs", "-o", "size=4m", "tmpfs")
@@ -172,7 +170,7 @@ def test_a_folder_that_no_worker_can_make_ends_the_run_with_a_sentence(place):
 
 
 class TestReadOnlyDisk:
-    pytestmark = root
+    pytestmark = pytest.mark.root
 
     def test_a_run_on_it_can_be_looked_at_and_neither_resumed_nor_started(self, place, mount):
         disk = mount("-t", "tmpfs", "-o", "size=16m", "tmpfs")
@@ -193,7 +191,7 @@ class TestReadOnlyDisk:
 class TestNetworkFileSystem:
     """A real one: sshfs, whose other end is the SFTP server of OpenSSH, through a pipe instead of a network."""
 
-    pytestmark = root
+    pytestmark = pytest.mark.root
 
     @pytest.fixture
     def remote(self, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from faults.pictures import fill, inference, output, picture
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 HANGS = """
     import time

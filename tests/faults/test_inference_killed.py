@@ -11,7 +11,7 @@ from faults.pictures import done, fill, inference, output
 from faults.storms import check_storm, slow
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_twenty_thousand_inputs_get_a_row_each_through_five_killed_drivers_and_ten_killed_workers(place):
     fill(place.folder / "in", 20_000)
     found = check_storm(place, 20_000)

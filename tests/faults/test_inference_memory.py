@@ -59,7 +59,7 @@ def growth(samples):
     return early, late
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_two_hundred_thousand_inputs_need_no_more_memory_than_few(place):
     fill(place.folder / "in", INPUTS)
@@ -184,7 +184,7 @@ KILLER = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("killers", [1, 3])
 def test_an_input_that_kills_whoever_tries_it_is_left_out_and_all_others_are_done(place, killers):
     fill(place.folder / "in", 200)

@@ -40,8 +40,9 @@ def use(place, **variables):
     place.environment.update(variables)
 
 
+@pytest.mark.always
 @pytest.mark.s3
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_a_storm_over_a_bucket_that_fails_one_request_in_ten_loses_and_repeats_no_row(
     bucket, unreliable, place
@@ -59,7 +60,7 @@ def test_a_storm_over_a_bucket_that_fails_one_request_in_ten_loses_and_repeats_n
 
 
 @pytest.mark.hdfs
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_a_storm_over_hdfs_loses_and_repeats_no_row(hdfs_folder, place):
     upload(place, f"{hdfs_folder.url}/in", COUNT)
@@ -69,7 +70,7 @@ def test_a_storm_over_hdfs_loses_and_repeats_no_row(hdfs_folder, place):
 
 
 @pytest.mark.s3
-@pytest.mark.slow
+@pytest.mark.long
 def test_answers_that_never_come_are_asked_for_again(bucket, unreliable, place):
     upload(place, f"{bucket.url}/in", 40)
     proxy = unreliable(bucket.server.endpoint, every=40, ways=("stall",))
@@ -82,7 +83,7 @@ def test_answers_that_never_come_are_asked_for_again(bucket, unreliable, place):
 
 
 @pytest.mark.s3
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_that_is_not_there_is_told_in_a_sentence(bucket, unreliable, place):
     upload(place, f"{bucket.url}/in", 20)
     proxy = unreliable(bucket.server.endpoint, every=1, ways=("503",))
@@ -98,7 +99,7 @@ def test_a_server_that_is_not_there_is_told_in_a_sentence(bucket, unreliable, pl
 
 
 @pytest.mark.s3
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_that_is_away_for_a_while_costs_nothing(bucket, unreliable, place):
     upload(place, f"{bucket.url}/in", 200)
     proxy = unreliable(bucket.server.endpoint, every=0)
@@ -115,7 +116,7 @@ def test_a_server_that_is_away_for_a_while_costs_nothing(bucket, unreliable, pla
 
 
 @pytest.mark.s3
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_server_that_goes_away_for_good_costs_nothing_that_is_done(bucket, unreliable, place):
     upload(place, f"{bucket.url}/in", 200)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.serial
+
 TRIAL = """
 import os, time
 LOG = os.open("log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

@@ -15,8 +15,8 @@ QUICK = Patience(connect_s=2, answer_s=1, tries=8, retry_for_s=30, first_wait_s=
 
 KINDS = [
     "local",
-    pytest.param("s3", marks=pytest.mark.s3),
-    pytest.param("hdfs", marks=[pytest.mark.hdfs, pytest.mark.slow]),
+    pytest.param("s3", marks=[pytest.mark.s3, pytest.mark.always]),
+    pytest.param("hdfs", marks=[pytest.mark.hdfs, pytest.mark.always]),
 ]
 
 

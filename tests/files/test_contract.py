@@ -139,6 +139,20 @@ def test_what_is_deleted_is_gone(storage: Storage) -> None:
     assert keys(storage) == ["a/c"]
 
 
+def test_what_is_moved_is_under_its_new_key_alone(storage: Storage) -> None:
+    storage.write("a/b", b"new")
+    storage.write("there", b"old")
+    storage.move("a/b", "there")
+    storage.move("there", "deep/er/still")
+    assert keys(storage) == ["deep/er/still"]
+    assert storage.read("deep/er/still") == b"new"
+    with pytest.raises(NotFound, match="a/b"):
+        storage.move("a/b", "there")
+    with pytest.raises(SpecError):
+        storage.move("deep/er/still", "../out")
+    assert keys(storage) == ["deep/er/still"]
+
+
 def test_a_prefix_is_a_folder(storage: Storage) -> None:
     for key in ("a/1", "a/b/2", "ab/3", "4"):
         storage.write(key, b"")
@@ -278,7 +292,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     assert storage.read("x") == b"from below"
 
 
-def test_without_hard_links_a_new_file_is_complete_or_not_there(
+def test_without_hard_links_or_linux_a_new_file_is_complete_or_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_links(*_: object) -> None:
@@ -290,6 +304,7 @@ def test_without_hard_links_a_new_file_is_complete_or_not_there(
 
     storage = open_storage(str(tmp_path))
     monkeypatch.setattr("os.link", no_links)
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())  # A system library without renameat2.
     with monkeypatch.context() as patched:
         patched.setattr("os.fsync", full)
         with pytest.raises(FileError, match="No space left"):

@@ -10,7 +10,7 @@ from servers.hdfs import HdfsFolder
 from shoal.errors import AccessDenied, NotFound, Unreachable
 from shoal.files import Patience, find, open_storage
 
-pytestmark = [pytest.mark.hdfs, pytest.mark.slow]
+pytestmark = pytest.mark.hdfs
 
 
 def test_another_user_is_denied(hdfs_folder: HdfsFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -47,6 +49,13 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(302, b"", {"Location": "file:///etc/hostname"})
         elif self.path == "/data/secret":
             self.answer(403, b"")
+        elif self.path == "/data/nonsense":
+            self.send_response(200)
+            self.send_header("Content-Length", "many")
+            self.end_headers()
+            self.close_connection = True
+        elif self.path == "/data/endless":
+            self.trickle()
         elif content is None:
             self.answer(404, b"")
         else:
@@ -64,6 +73,16 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(416, b"", {"Content-Range": f"bytes */{len(content)}"})
         else:
             self.answer(206, content[start:end], {"Content-Range": f"bytes {start}-{end - 1}/{len(content)}"})
+
+    def trickle(self) -> None:
+        """A byte now and then, which is often enough to count as an answer."""
+        self.send_response(200)
+        self.send_header("Content-Length", str(1 << 30))
+        self.end_headers()
+        with suppress(OSError):
+            while True:
+                self.wfile.write(b"x")
+                time.sleep(0.02)
 
     def answer(self, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
@@ -170,3 +189,24 @@ def test_a_server_that_always_fails_is_given_up_after_so_many_tries(
 def test_nobody_there_is_said_with_the_address(quick: Patience) -> None:
     with pytest.raises(Unreachable, match=r"http://127\.0\.0\.1:1/x .*refused.* Tried 2 times\."):
         open_storage("http://127.0.0.1:1", patience=quick._replace(tries=2)).read("x")
+
+
+def test_a_size_that_is_no_number_is_said(web: Web, quick: Patience) -> None:
+    storage = open_storage(f"{web.url}/data", patience=quick)
+    for look in (storage.stat, storage.read, storage.open):
+        with pytest.raises(
+            FileError, match="nonsense cannot be read: the server says that it has 'many' bytes"
+        ):
+            look("nonsense")
+
+
+def test_an_answer_that_trickles_for_ever_is_given_up(
+    web: Web, quick: Patience, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.files.http.WHOLE_S", 0.2)
+    storage = open_storage(f"{web.url}/data", patience=quick._replace(tries=1))
+    for look in (storage.read, storage.open):
+        with pytest.raises(
+            Unreachable, match=r"endless cannot be read: \d+ bytes came within 0\.2 s, and no end"
+        ):
+            look("endless")

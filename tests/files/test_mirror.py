@@ -145,9 +145,8 @@ def test_a_folder_where_a_file_was_copied_before_takes_its_place(tmp_path: Path,
     assert [key for key, _ in again.failed] == ["spec.yaml"], "the folder there is not ours to remove"
 
 
+@pytest.mark.user
 def test_a_folder_that_cannot_be_read_is_named_and_its_copies_stay(tmp_path: Path, run: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may read everything")
     storage = open_storage(str(tmp_path / "there"))
     up = mirror_up(run, storage, "", {})
     put(run / "new", "new")

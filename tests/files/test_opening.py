@@ -154,7 +154,7 @@ def test_a_folder_is_listed_as_it_is_read(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(opened) == 2001
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_of_many_files_in_one_folder_the_first_comes_before_the_rest_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
@@ -219,7 +219,7 @@ def test_a_link_to_a_folder_may_be_the_root(tmp_path: Path) -> None:
     assert found("link", tmp_path) == ["link/x"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.user
 def test_a_file_without_rights_is_denied_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("x")
     (tmp_path / "x").chmod(0)

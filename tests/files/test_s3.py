@@ -12,8 +12,9 @@ import pytest
 
 from servers.seaweedfs import ACCESS_KEY, READ_ONLY_KEY, SECRET_KEY, Bucket
 from servers.unreliable import Unreliable
-from shoal.errors import AccessDenied, NotFound, Unreachable
+from shoal.errors import AccessDenied, FileError, NotFound, SpecError, Unreachable
 from shoal.files import Patience, find, open_storage
+from shoal.files.base import PIECE_BYTES
 from shoal.files.mirror import mirror_down, mirror_up
 
 pytestmark = pytest.mark.s3
@@ -137,6 +138,7 @@ def test_a_server_that_fails_one_request_in_ten_costs_tries_and_nothing_else(
     assert len(proxy.faults) >= 30
 
 
+@pytest.mark.always
 def test_a_lost_answer_does_not_make_a_creator_doubt_itself(
     bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience
 ) -> None:
@@ -162,6 +164,7 @@ def test_a_listing_begins_before_it_is_complete(
     assert counted.requests >= 5
 
 
+@pytest.mark.always
 def test_a_listing_whose_answers_break_off_is_gone_on_with(
     bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience
 ) -> None:
@@ -194,6 +197,7 @@ def test_a_folder_is_mirrored_through_a_server_that_fails(
         assert (tmp_path / "copy" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("way", ["503", "reset", "cut", "short"])
 def test_a_listing_whose_pages_break_off_goes_on_where_it_was(
     bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience, way: str
@@ -209,6 +213,7 @@ def test_a_listing_whose_pages_break_off_goes_on_where_it_was(
     assert len(proxy.faults) >= 4
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("way", ["503", "reset", "late", "cut"])
 def test_a_delete_whose_answer_is_lost_is_done_again(
     bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience, way: str
@@ -224,6 +229,7 @@ def test_a_delete_whose_answer_is_lost_is_done_again(
     assert len(proxy.faults) >= 3
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("way", ["cut", "short"])
 def test_an_answer_that_breaks_off_is_asked_for_again_also_when_it_is_a_no(
     bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience, way: str
@@ -234,3 +240,30 @@ def test_an_answer_that_breaks_off_is_asked_for_again_also_when_it_is_a_no(
         with pytest.raises(NotFound):
             storage.read("nothing")
     assert len(proxy.faults) >= 2
+
+
+def test_a_server_that_ignores_conditions_is_found_out_before_anybody_relies_on_it(
+    bucket: Bucket, unreliable: Callable[..., Unreliable], quick: Patience
+) -> None:
+    proxy = unreliable(bucket.server.endpoint, every=0)
+    storage = open_storage(f"{bucket.url}/some", endpoint=proxy.url, patience=quick)
+    proxy.before = bucket.forget_condition
+    with pytest.raises(SpecError, match=f"{proxy.url} ignores conditions on writes") as caught:
+        storage.ensure_claims_hold()
+    assert "MinIO" in (caught.value.hint or "")
+    proxy.before = lambda request: None
+    storage.ensure_claims_hold()
+    asked = proxy.requests
+    open_storage(f"{bucket.url}/other", endpoint=proxy.url, patience=quick).ensure_claims_hold()
+    assert proxy.requests == asked, "it was asked again"
+    assert list(open_storage(bucket.url).list(hidden=True)) == []
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_an_error_and_not_a_mixture(bucket: Bucket) -> None:
+    storage = open_storage(bucket.url)
+    storage.write("x", bytes(3 * PIECE_BYTES))
+    with storage.open("x") as file:
+        assert file.read(10) == bytes(10)
+        storage.write("x", b"1" * 3 * PIECE_BYTES)
+        with pytest.raises(FileError, match="was changed while it was read"):
+            file.read()

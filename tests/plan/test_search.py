@@ -91,11 +91,28 @@ def test_what_an_earlier_session_learned_is_used() -> None:
     search = Search({"x": Range("float", -5.0, 5.0)}, goal="min", seed=2)
     for step in range(40):
         x = -5 + step / 4
-        search.learn({"x": x}, (x - 2) ** 2)
+        search.tell(search.ask_again({"x": x}), (x - 2) ** 2)
     close = sum(abs(search.ask()[1]["x"] - 2) < 1.5 for _ in range(20))
     assert close >= 10
-    number = search.ask_again({"x": 4.0})
-    search.tell(number, 4.0)
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
+def test_a_sampler_with_a_seed_goes_on_with_what_it_would_have_drawn_next(sampler: str) -> None:
+    whole = Search(SPACE, sampler=sampler, seed=5)
+    drawn = [whole.ask()[1] for _ in range(9)]
+    later = Search(SPACE, sampler=sampler, seed=5)
+    for params in drawn[:4]:
+        later.ask_again(params)
+    assert [later.ask()[1] for _ in range(5)] == drawn[4:]
+
+
+def test_a_trial_that_was_to_be_pruned_when_its_session_ended_is_pruned_at_its_next_report() -> None:
+    search = Search({"x": Range("float", 0.0, 1.0)}, pruner="asha", seed=1)
+    for quality in (1.0, 0.5):
+        number = search.ask_again({"x": quality})
+        search.report_again(number, [(1, quality), (2, quality)] if quality == 1.0 else [(1, quality)])
+    assert search.report(0, 3, 1.0) is False
+    assert search.report(1, 1, 0.5) is True
 
 
 def test_asking_says_nothing_on_standard_error() -> None:
@@ -111,6 +128,7 @@ def test_asking_says_nothing_on_standard_error() -> None:
 def test_asha_keeps_the_best_of_many_trials_in_flight() -> None:
     """Eight curves side by side; the one that leads at every step must never be pruned."""
     search = Search({"x": Range("float", 0.0, 1.0)}, goal="max", sampler="random", pruner="asha", seed=1)
+    pruned = 0
     for _ in range(4):
         flying = {search.ask()[0]: quality for quality in range(8)}
         best = max(flying, key=lambda number: flying[number])
@@ -120,5 +138,7 @@ def test_asha_keeps_the_best_of_many_trials_in_flight() -> None:
                     assert number != best
                     search.tell(number, None, pruned=True)
                     del flying[number]
+                    pruned += 1
         for number, quality in flying.items():
             search.tell(number, quality + 2.0)
+    assert pruned >= 16, "most of the others are behind"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -197,7 +198,13 @@ def test_numbers_that_cannot_be_drawn_are_left_out(report: Report, make_run: Mak
         [{"x": value} for value in reversed(values)],
         [Outcome("done", {"y": value}, None, 1.0) for value in values],
     )
-    report(store.run)
+    page = report(store.run)
+    drawn = [text.partition(":")[0] for text in page.texts if ": y " in text]
+    assert drawn == ["t0006", "t0007", "t0008", "t0009"] * 2, (
+        "in time and by parameter: numbers that are finite"
+    )
+    drawings = page.source.split("<svg")[1:]
+    assert not [each for each in drawings if re.search(r'="[^"]*\b(nan|inf)', each)], "no place is"
 
 
 def test_a_run_that_is_not_there_is_a_sentence() -> None:

@@ -20,11 +20,12 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from servers.processes import accepts, free_ports, server
+from servers.processes import accepts, free_ports, retried, server
 
 PACKAGE = "pyspark==2.4.8"
 CACHE = Path.home() / ".cache" / "shoal-tests"
-DOWNLOAD_S = 280
+DOWNLOAD_S = 200
+"""A test and its fixtures have 300 s; CI downloads before the tests."""
 SERVER = "org.apache.hadoop.hdfs.server"
 OPENED = (
     "java.base/java.lang",
@@ -157,7 +158,8 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     java = shutil.which("java")
     if java is None:
         pytest.skip("there is no Java")
-    with running(java, jars(), tmp_path_factory.mktemp("hdfs")) as started:
+    classes = jars()
+    with retried(lambda: running(java, classes, tmp_path_factory.mktemp("hdfs"))) as started:
         yield started
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+from testbed.linux import die_with_parent
+
+Started = TypeVar("Started")
 
 READY_S = 60.0
 POLL_S = 0.05
+_ATTEMPTS = 3
 END_S = 2.0  # Their data is thrown away, so nothing is lost by making them.
 
 
@@ -55,7 +62,13 @@ def server(
     log = folder / f"{name}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=env,
+            preexec_fn=_end_with_tests,
         )
 
     def is_up() -> bool:
@@ -71,6 +84,29 @@ def server(
         yield process
     finally:
         end(process)
+
+
+def _end_with_tests() -> None:
+    """In the server, before it starts: it ends also when the tests are killed."""
+    die_with_parent(signal.SIGKILL)
+
+
+@contextmanager
+def retried(start: Callable[[], AbstractContextManager[Started]]) -> Iterator[Started]:
+    """What `start` starts on ports that were free just now; once more where somebody took one in between."""
+    for attempt in range(_ATTEMPTS):
+        context = start()
+        try:
+            started = context.__enter__()
+        except NotStarted:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            continue
+        try:
+            yield started
+        finally:
+            context.__exit__(None, None, None)
+        return
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

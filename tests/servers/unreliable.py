@@ -34,6 +34,8 @@ class Unreliable:
         self.every, self.ways = every, ways
         self.faults: list[Fault] = []
         self.requests = 0
+        self.before: Callable[[BaseHTTPRequestHandler], None] = lambda request: None
+        """Called with each request that goes on to the server, before it does."""
         self.ending = threading.Event()
         self._lock = threading.Lock()
         self._target = urlsplit(target)
@@ -98,6 +100,7 @@ class Unreliable:
                 elif way in ("503", "429"):
                     self.answer(int(way), [("Content-Length", "0")], b"")
                 else:
+                    proxy.before(self)
                     status, headers, content = proxy.forward(self, body)
                     if way == "late":
                         self.reset()

@@ -12,7 +12,7 @@ from shoal.engine.sim import Behaviour, Fault, NodeDies, SimWorld, Startup, Work
 from shoal.errors import CannotPlace, EngineError, SpecError, StoreError
 from shoal.model import Factory, Item, Need, Node, Outcome
 from shoal.plan.prediction import lower_bound
-from shoal.shape.pool import Ended, Policy, Pool, Progress
+from shoal.shape.pool import Ended, Policy, Pool, Progress, Source
 from shoal.store import MemoryJournal
 from shoal.store.records import ItemRecord
 
@@ -67,6 +67,7 @@ class Bench:
         world: SimWorld | None = None,
         name: str = "driver",
         startup: Startup | None = None,
+        source: Source | None = None,
     ) -> None:
         self.world = world or SimWorld(
             nodes,
@@ -83,7 +84,7 @@ class Bench:
             self.journal,
             Factory("sim:x"),
             Need(),
-            Listed(work),
+            source or Listed(work),
             policy or Policy(),
             watcher=self,
         )
@@ -253,6 +254,7 @@ def test_stopping_ends_what_runs_and_keeps_the_rest_for_later() -> None:
     assert states.count("done") == 4
     assert states.count("stopped") == 2
     assert states.count("waiting") == 4
+    assert {record.item.used for record in records.values() if record.state == "stopped"} == {0}
     assert bench.world.now() < 3
 
 
@@ -377,9 +379,9 @@ def test_where_the_workers_time_went_adds_up() -> None:
 
 
 def test_a_worker_that_is_leaving_still_counts_against_the_limit() -> None:
-    nodes = [Node("a", 2, 1 << 30)]
+    nodes = [Node("a", 3, 1 << 30)]
     long = Bench(items(*[5.0] * 6), Policy(concurrent=2), nodes, name="long")
-    short = Bench(items(0.2), world=long.world, name="short")
+    short = Bench(items(0.2, 0.2), world=long.world, name="short")
     going = [long.pool]
     while going:
         if long.world.now() > 1 and short.pool not in going and not short.durable_at:

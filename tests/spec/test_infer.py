@@ -249,6 +249,8 @@ def test_failures_that_are_allowed_do_not_end_a_run_unless_the_file_says_so(infe
         ("{path: out/, endpoint: e}", "output.path=x/", Output(path="x/", endpoint="e")),
         ("{path: out/, endpoint: e}", "output=x/", Output(path="x/")),
         ("", "output.path=x/", Output(path="x/")),
+        ("{path: out/, json: answer}", "output.path=x/", Output(path="x/", json=("answer",))),
+        ("out/", "output.json=[a, b]", Output(path="out/", json=("a", "b"))),
     ],
 )
 def test_an_output_is_set_by_its_path_however_the_file_writes_it(infer, written, override, means):
@@ -461,7 +463,15 @@ def test_endings_that_cannot_be_are_refused(refused, given, problem):
             "{path: a, preserve_order: maybe}",
             "output.preserve_order: expected true or false, found 'maybe'",
         ),
-        ("{path: a, folder: b}", "output.folder: unknown key | Choose from: endpoint, path, preserve_order."),
+        (
+            "{path: a, json: []}",
+            "output.json: expected the name of a column, or a list of them, found an empty list",
+        ),
+        ("{path: a, json: {b: c}}", "output.json: expected the name of a column, found a mapping"),
+        (
+            "{path: a, folder: b}",
+            "output.folder: unknown key | Choose from: endpoint, json, path, preserve_order.",
+        ),
     ],
 )
 def test_outputs_that_cannot_be_are_refused(refused, given, problem):

@@ -46,7 +46,7 @@ ACCEPTED = [
     IMAGES % "{size: 8, normalize: {mean: [0, 0, 0], std: 1}, scale: 1.5, filter: box, most_pixels: 99}",
     "kind: infer\ninput: {parquet: a, column: [x, y], key: id}\nmodel: {torchscript: m.pt}\noutput: {path: a}",
     "kind: infer\ninput: {jsonl: 's3://b/x', endpoint: e}\nmodel: {onnx: m, precision: float16}\n"
-    "output: {path: 's3://b/y', endpoint: e, preserve_order: true}",
+    "output: {path: 's3://b/y', endpoint: e, preserve_order: true, json: [answer, more]}",
 ]
 REFUSED = [
     "name: x\ntrials: {table: t.csv}\nrun: {command: x}",

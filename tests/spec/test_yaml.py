@@ -27,7 +27,7 @@ def read(text):
     return root
 
 
-@pytest.fixture(params=["compiled", "pure"])
+@pytest.fixture(params=[pytest.param("compiled", marks=pytest.mark.machine), "pure"])
 def parser(request, monkeypatch):
     """Both of PyYAML's parsers: the one in C is not everywhere."""
     loader = getattr(yaml, "CSafeLoader", None) if request.param == "compiled" else yaml.SafeLoader

@@ -63,14 +63,14 @@ def test_killed_at_any_moment_a_driver_loses_nothing_committed_and_leaves_nothin
     tmp_path: Path,
 ) -> None:
     home, run, chance = str(tmp_path / ".shoal"), "", random.Random(7)
-    for epoch in range(1, 9):
+    for turn in range(1, 9):
         promised = killed_after(home, run, chance.uniform(0.0, 0.25))
         (summary,) = list_runs(home)
         run = summary.run
         assert summary.state == "interrupted"
         with RunStore.open(home, run, write=False) as store:
             records = list(store.items())
-            assert store.info().epoch == epoch
+            assert store.info().turn == turn
             found = store.counts()
         assert len(records) >= promised
         assert len(records) % BATCH == 0

@@ -17,10 +17,6 @@ from shoal.model import Item, Outcome
 from shoal.store import RunStore, list_runs, make_home, resolve_run
 
 NOW = 1_700_000_000.0
-root = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small disk"),
-]
 
 FILE_SIZE_LIMIT = """
 import resource, sys
@@ -101,7 +97,7 @@ def fill(disk: str) -> None:
 class TestSmallDisk:
     """Needs root, for the disk."""
 
-    pytestmark = root
+    pytestmark = pytest.mark.root
 
     def test_a_full_disk_fails_the_commit_and_with_space_again_nothing_is_missing_or_double(
         self, disk: str
@@ -172,7 +168,7 @@ class TestSmallDisk:
             assert reader.counts()["done"] == 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.user
 def test_in_a_folder_without_permission_a_run_can_be_read_but_not_driven(run: RunStore) -> None:
     run.journal().add([Item(1, "t1", {"lr": 1})])
     run.journal().commit()

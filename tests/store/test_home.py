@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from shoal.errors import NotFound, SpecError
-from shoal.store import RunStore, find_home, make_home, resolve_run, run_ids
+from shoal.store import RunStore, find_home, make_home, resolve_run, run_ids, stubs
 
 NOW = 1_700_000_000.0
 
@@ -56,7 +57,7 @@ def test_a_file_in_the_way_is_named(tmp_path: Path, place: str) -> None:
     assert "SHOAL_HOME" in (caught.value.hint or "")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.user
 def test_a_folder_without_permission_is_an_error_that_names_shoal_home(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     try:
@@ -115,3 +116,25 @@ def test_when_a_run_cannot_be_made_nothing_is_left_of_it(home: str, monkeypatch:
             home, name="x", kind="sweep", spec_text="", document={}, token=lambda: "0000", now=NOW
         )
     assert os.listdir(os.path.join(home, "runs")) == []
+
+
+def test_homes_runs_and_stubs_are_closed_to_other_users(
+    tmp_path: Path, make_run: Callable[..., RunStore]
+) -> None:
+    home = tmp_path / "new" / "home"
+    make_home(str(home))
+    stubs.keep(str(home), stubs.Stub("x-0000", "sweep", "x", "lab.yaml", "x.yaml", NOW))
+    run = Path(make_run().folder)
+    for folder in (home, home / "runs", home / "detached", run):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_home_that_a_group_shares_stays_theirs(tmp_path: Path) -> None:
+    tmp_path.chmod(0o2775)
+    home = str(tmp_path / "home")
+    run = RunStore.create(
+        home, name="x", kind="sweep", spec_text="", document={}, token=lambda: "0000", now=NOW
+    )
+    run.close()
+    for folder in (home, os.path.join(home, "runs"), run.folder):
+        assert os.stat(folder).st_mode & 0o2057 == 0o2050

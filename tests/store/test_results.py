@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import os
 import tracemalloc
@@ -178,6 +179,27 @@ def test_parquet_columns_have_the_type_that_holds_every_value(run: RunStore) -> 
     assert values["loss"][1] == 3.0
 
 
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": [value]}
+    return value
+
+
+def test_whatever_is_recorded_already_is_written_all_the_same(run: RunStore) -> None:
+    odd = [{"half\ud800": 1, "y": 1}, {"deep": nested(300), "y": 10**4000}, {"deep": nested(50), "y": 3}]
+    record(run, [{"x": 1}, {"x": 2, "\udfff": 5}, {"x": 3}], odd)
+    first, second, third = read_csv(run)
+    assert (first["half?"], second["y"], third["deep"]) == ("1", str(10**4000), json.dumps(nested(50)))
+    assert second["deep"].startswith('{"a":[{"a":[')
+    table = read_parquet(run)
+    assert table.column("half?").to_pylist() == [1, None, None]
+    assert table.column("?").to_pylist() == [None, 5, None]
+    assert table.column("deep").to_pylist() == [None, second["deep"], third["deep"]]
+    assert [row["deep"] for row in run.rows()] == [None, second["deep"], nested(50)]
+    assert [each.metrics.get("deep") for each in run.items()] == [None, second["deep"], nested(50)]
+
+
 def test_a_run_without_items_has_files_without_rows(run: RunStore) -> None:
     assert read_csv(run) == []
     assert read_parquet(run).num_rows == 0
@@ -235,3 +257,15 @@ def test_old_results_stay_when_new_ones_cannot_be_written(
     assert "Free some space" in (caught.value.hint or "")
     assert path.read_bytes() == before
     assert not [name for name in os.listdir(run.folder) if name.endswith(".part")]
+
+
+def test_an_error_has_nothing_in_it_that_a_terminal_obeys(run: RunStore) -> None:
+    said = "no luck: \x1b[31mred\x1b[0m \x1b]0;title\x07 \x9b2J\tütf\nsecond\r line"
+    journal = run.journal()
+    journal.add([Item(1, "t1", {})])
+    journal.ended(1, 1, 0, "node0", NOW, Outcome("failed", {}, said, 1.5))
+    journal.commit()
+    plain = "no luck: red ]0;title 2J\tütf\nsecond line"
+    found = [next(iter(run.rows())), read_csv(run)[0], read_parquet(run).to_pylist()[0]]
+    assert [row["error"] for row in found] == [plain] * 3
+    assert result_row(next(iter(run.items())), Columns.of([], []))["error"] == plain

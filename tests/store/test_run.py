@@ -73,18 +73,22 @@ def test_a_second_driver_is_refused_and_told_who_has_the_run(run: RunStore) -> N
     assert f"shoal stop {run.run}" in (caught.value.hint or "")
 
 
-def test_every_driver_begins_a_new_epoch(run: RunStore) -> None:
-    assert run.info().epoch == 1
-    for epoch in (2, 3):
+def test_every_driver_takes_a_new_turn(run: RunStore) -> None:
+    assert run.info().turn == 0
+    for turn in (1, 2, 3):
+        run.journal()
+        assert run.info().turn == turn
         run = reopened(run)
-        assert run.info().epoch == epoch
     run.close()
 
 
-def test_readers_begin_none(run: RunStore) -> None:
+def test_who_only_opens_a_run_takes_no_turn(run: RunStore) -> None:
     for _ in range(2):
         with RunStore.open(run.home, run.run, write=False) as reader:
-            assert reader.info().epoch == 1
+            assert reader.info().turn == 0
+    run = reopened(run)
+    assert run.info().turn == 0
+    run.close()
 
 
 @pytest.mark.parametrize("name", ["nothing-0000", "", ".", "..", "../runs", "next-cell-0000/"])
@@ -148,12 +152,13 @@ def test_a_run_whose_driver_is_gone_is_interrupted(run: RunStore) -> None:
 
 
 def test_time_of_a_killed_driver_counts_up_to_its_last_sign_of_life(run: RunStore) -> None:
-    run.set_state("running", NOW)
     journal = run.journal()
+    run.set_state("running", NOW)
     journal.add(items(1))
     journal.ended(1, 1, 0, "node0", NOW + 3, DONE)
     journal.commit()
     run = reopened(run)
+    run.journal()
     assert run.info().seconds == 5.0
     run.set_state("running", NOW + 100)
     assert run.info(now=NOW + 107).seconds == 12.0
@@ -325,3 +330,9 @@ def _paths() -> dict[str, str]:
     import shoal
 
     return {"PYTHONPATH": os.path.dirname(os.path.dirname(os.path.abspath(shoal.__file__ or "")))}
+
+
+def test_what_is_committed_is_on_the_disk(run: RunStore) -> None:
+    for store in (lambda: run, lambda: reopened(run)):
+        full = store()._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert full, "a power cut would lose what was shown as done"

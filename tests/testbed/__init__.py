@@ -1,4 +1,4 @@
-"""A test bed with real hosts: several machines on one, for tests marked `cluster`. Needs root, and Linux.
+"""A test bed with real hosts: several machines on one, for tests marked `hosts`. Needs root, and Linux.
 
     from testbed import Testbed
 

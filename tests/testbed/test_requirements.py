@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from testbed import fixtures, requirements
+import needs
+from testbed import requirements
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,7 @@ def test_a_marked_test_is_skipped_with_the_reason_and_others_run(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    fixtures.pytest_runtest_setup(request.node)
-    request.node.add_marker(pytest.mark.cluster)
+    needs.pytest_runtest_setup(request.node)
+    request.node.add_marker(pytest.mark.hosts)
     with pytest.raises(pytest.skip.Exception, match="needs root, for network namespaces"):
-        fixtures.pytest_runtest_setup(request.node)
+        needs.pytest_runtest_setup(request.node)

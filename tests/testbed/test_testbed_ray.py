@@ -9,7 +9,7 @@ import pytest
 from testbed import CommandFailed, Host, Testbed
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
-pytestmark = [pytest.mark.cluster, pytest.mark.ray]
+pytestmark = [pytest.mark.hosts, pytest.mark.ray]
 
 PORT = 6379
 HEAD = "ray start --head --node-ip-address={head} --port={port} --include-dashboard=false"

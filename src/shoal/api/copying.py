@@ -22,9 +22,15 @@ class Copying:
     """Watches a pool. `outside` is the network namespace that the storage is reached from, where it is another."""
 
     def __init__(
-        self, folder: str, storage: Storage, outside: str | None, tell: Tell, now: Callable[[], float]
+        self,
+        folder: str,
+        storage: Storage,
+        turn: int,
+        outside: str | None,
+        tell: Tell,
+        now: Callable[[], float],
     ) -> None:
-        self._copy = RunCopy(folder, storage)
+        self._copy = RunCopy(folder, storage, turn)
         self._storage = storage
         self._outside = outside
         self._tell = tell
@@ -32,6 +38,7 @@ class Copying:
         self._thread: threading.Thread | None = None
         self._next = 0.0
         self._took_s = 0.0
+        self._left_out: set[str] = set()
         self.problem: str | None = None
         """Why the last copy could not be written."""
 
@@ -59,10 +66,19 @@ class Copying:
         began = self._now()
         try:
             with namespaces.inside(self._outside):
-                self._copy.write()
+                self._tell_left_out(self._copy.write())
             self.problem = None
         except (ShoalError, OSError) as error:
             if self.problem is None:
                 self._tell(f"The run cannot be copied to {self._storage.url}: {error} It goes on without.")
             self.problem = str(error)
         self._took_s = self._now() - began
+
+    def _tell_left_out(self, left_out: Sequence[tuple[str, str]]) -> None:
+        """Of each file once."""
+        for key, why in left_out:
+            if key not in self._left_out:
+                self._left_out.add(key)
+                self._tell(
+                    f"{key} of the run cannot be copied to {self._storage.url}: {why} The rest is copied."
+                )

@@ -20,7 +20,7 @@ from shoal.cluster.detached import Detached
 from shoal.cluster.here import Here
 from shoal.cluster.local import environment_of_items
 from shoal.errors import AgentRefused, ClusterError, FileError, NotFound, RunLocked, SpecError
-from shoal.store import RunSummary, find_home, make_home
+from shoal.store import RunSummary, ensure_own, find_home, home_for_new_runs, make_home
 from shoal.store import stubs as kept
 from shoal.store.stubs import Stub
 
@@ -48,7 +48,7 @@ def detach(file: str, cluster: str, sets: Sequence[str], limit: int | None, tell
     where.ensure_shippable(prepared.job.factory.folder)
     provider = _provider(cluster)
     here = Here()
-    home = find_home(here.folder, here.environment)
+    home = home_for_new_runs(here.folder, here.environment)
     make_home(home)
     run = f"{prepared.spec.name}-{here.token(4)}"
     options = [*(f"--set={text}" for text in sets), *([f"--limit={limit}"] if limit else []), f"--id={run}"]
@@ -61,7 +61,7 @@ def detach(file: str, cluster: str, sets: Sequence[str], limit: int | None, tell
         state = detached.submit(run, arguments, **how)
     else:
         spec, files = prepared.spec, (os.path.abspath(cluster), os.path.abspath(file))
-        there = detached.ship(run, _packed(spec.folder))
+        there = detached.ship(run, _packed(spec.folder), new=True)
         arguments = ["run", os.path.relpath(file, spec.folder), "--cluster=../../cluster.yaml", *options]
         state = _submit(detached, Stub(run, spec.kind, spec.name, *files, here.now()), arguments, there)
     provider.up(tell)
@@ -109,11 +109,11 @@ def resume(run: str, options: Sequence[str], tell: Tell) -> str | int:
     stub = _stub(run)
     provider = _provider(stub.cluster)
     found = _ask_states(stub.cluster)
-    _refuse_going(stub, found)
+    _refuse_going(run, found)
     provider.up(tell)
     if run not in found:
         found = _states(provider)
-        _refuse_going(stub, found)
+        _refuse_going(run, found)
     detached = provider.detached()
     there = detached.ship(run, _packed(os.path.dirname(stub.workload)))
     arguments = ["resume", run, f"--cluster={there}/../../cluster.yaml", *options]
@@ -122,9 +122,10 @@ def resume(run: str, options: Sequence[str], tell: Tell) -> str | int:
     return _submit(detached, stub, arguments, there)
 
 
-def _refuse_going(stub: Stub, found: Mapping[str, tuple[str, float]]) -> None:
-    run, state = stub.run, found[stub.run][0] if stub.run in found else stub.state
-    if state == "queued" or (state == "running" and run in found):
+def _refuse_going(run: str, found: Mapping[str, tuple[str, float]]) -> None:
+    """Only while its head says so: one that the head does not know is gone, whatever was last heard of it."""
+    state = found.get(run, ("",))[0]
+    if state in ("queued", "running"):
         raise RunLocked(
             f"Run {run} is {state} on its cluster.",
             hint=f"Look at it: shoal logs {run} -f. End it: shoal stop {run}. Forget it: shoal rm {run}.",
@@ -152,7 +153,7 @@ def _wait_until_known(run: str, provider: Provider) -> None:
     """Its driver may have to install packages first."""
     here = Here()
     until = here.now() + BEGIN_S
-    while run not in _states(provider):
+    while _states(provider).get(run, ("queued",))[0] == "queued":
         if here.now() > until:
             raise ClusterError(
                 f"{run} did not begin within {BEGIN_S:g} s.", hint=f"Look with: shoal show {run}"
@@ -230,12 +231,19 @@ def _within(member: tarfile.TarInfo, target: str) -> tarfile.TarInfo | None:
         return None
 
 
-def remove(run: str) -> str:
-    """Delete a detached run where it is, and what is known of it here."""
+def remove(run: str, tell: Tell) -> str:
+    """Delete a detached run where it is, and what is known of it here; only that, where its head cannot be asked."""
     stub = _stub(run)
-    provider = _provider(stub.cluster)
-    detached = provider.detached()
-    done = provider.door().run([*THERE, "shoal", detached.key, "rm", run])
+    try:
+        provider = _provider(stub.cluster)
+        detached = provider.detached()
+        done = provider.door().run([*THERE, "shoal", detached.key, "rm", run])
+    except (ClusterError, SpecError) as error:
+        tell(
+            f"{run} is forgotten here. What there may be of it on its cluster stays, as that cannot be asked: {error}"
+        )
+        kept.forget(_home(), run)
+        return run
     if done.code != 0 and b"There is no run" not in done.errors:
         raise ClusterError(done.errors.decode("utf-8", "replace").strip())
     detached.forget(run)
@@ -299,4 +307,6 @@ def _stub(run: str) -> Stub:
 
 def _home() -> str:
     here = Here()
-    return find_home(here.folder, here.environment)
+    home = find_home(here.folder, here.environment)
+    ensure_own(home, here.environment)
+    return home

@@ -8,7 +8,7 @@ from shoal import spec as specs
 from shoal.cluster.containers.documents import Document, Exported, Versions, installed, to_yaml
 from shoal.cluster.containers.places import image_of
 from shoal.errors import Problem, SpecError, unknown
-from shoal.leaving_out import left_out
+from shoal.leaving_out import left_out, travelling
 from shoal.spec import Cluster, Workload
 
 TARGETS = ("kuberay", "swarm", "image")
@@ -122,4 +122,6 @@ def _image(found: specs.Spec, file: str, versions: Versions | None) -> Exported:
         )
         raise SpecError(problem.message, hint=problem.hint, problems=[problem])
     documents = dockerfile.image(found.requirements, left_out(found.folder), versions or installed())
-    return Exported(documents, [f"Build it with: docker build -f Dockerfile -t {found.name} {found.folder}"])
+    notes = [f"Build it with: docker build -f Dockerfile -t {found.name} {found.folder}"]
+    said = travelling(found.folder).said()
+    return Exported(documents, [*notes, *([said] if said else [])])

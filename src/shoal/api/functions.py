@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -12,6 +11,7 @@ from typing import Any
 
 from shoal import spec as specs
 from shoal.api.workloads import Prepared, ensure_limit
+from shoal.cluster.here import Here
 from shoal.errors import SpecError
 from shoal.files import replacing, write_bytes
 from shoal.spec import Cell, Sweep
@@ -78,7 +78,7 @@ def settle(prepared: Prepared, folder: str) -> None:
 def again(store: RunStore) -> Prepared:
     """The same run's workload, from its folder."""
     document = store.document
-    spec = specs.loads(store.spec_text, folder=document["folder"], label=f"{store.run}/spec.yaml")
+    spec = specs.loads(store.spec_text, folder=_folder(document["folder"]), label=f"{store.run}/spec.yaml")
     assert isinstance(spec, Sweep)
     try:
         with open(os.path.join(store.folder, ROWS_FILE), encoding="utf-8") as file:
@@ -94,10 +94,13 @@ def again(store: RunStore) -> Prepared:
     return Prepared(spec, job, document, rows)
 
 
+def _folder(path: str) -> str:
+    """Where the program was; where only the run was brought, the current folder."""
+    return path if os.path.isdir(path) else Here().folder
+
+
 def _use_pickle(job: Any, folder: str) -> None:
-    with open(os.path.join(folder, PICKLE_FILE), "rb") as file:
-        code = base64.b64encode(file.read()).decode()
-    job.factory = job.factory._replace(arguments={"pickled": code})
+    job.factory = job.factory._replace(blob=os.path.join(folder, PICKLE_FILE))
 
 
 def _plain_rows(rows: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:

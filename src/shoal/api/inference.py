@@ -55,7 +55,7 @@ def gone(store: RunStore) -> str | None:
 
 def inputs_before(store: RunStore, info: RunInfo) -> int:
     """Inputs that earlier sessions of an inference were done with; 0 for other kinds."""
-    return int(store.sum_of("rows", "errors")) if info.kind == "infer" and info.epoch > 1 else 0
+    return int(store.sum_of("rows", "errors")) if info.kind == "infer" and info.turn > 1 else 0
 
 
 def in_words(store: RunStore) -> list[str]:

@@ -12,6 +12,7 @@ from shoal.model import Need, Node, Plan
 if TYPE_CHECKING:
     from shoal.api.copying import Copying
     from shoal.api.growing import Growing
+    from shoal.api.turns import Place
     from shoal.cluster.base import Tell
     from shoal.engine.base import Engine
     from shoal.engine.ray.packages import NodePackages
@@ -86,7 +87,7 @@ class Machines:
 
         return open_storage(self.cluster.storage, folder=self.cluster.folder)
 
-    def copying(self, folder: str) -> Copying | None:
+    def copying(self, folder: str, turn: int) -> Copying | None:
         """Who copies the run's folder to the storage while the run goes; None where there is no storage."""
         storage = self.storage()
         if storage is None:
@@ -94,7 +95,21 @@ class Machines:
         from shoal.api.copying import Copying
         from shoal.cluster.here import Here
 
-        return Copying(folder, storage, self.outside, self._tell, Here().now)
+        return Copying(folder, storage, turn, self.outside, self._tell, Here().now)
+
+    def turns(self, run: str) -> Sequence[Place]:
+        """Where the turns of a run are written down on the cluster; nowhere, where it has no storage."""
+        storage = self.storage()
+        if storage is None:
+            return ()
+        from shoal.api.turns import Place
+        from shoal.store.copying import turns_of
+
+        return (Place(turns_of(storage, run), outside=self.outside, optional=True),)
+
+    def tell(self, line: str) -> None:
+        """Say something to the person who waits."""
+        self._tell(line)
 
     def engine(self, root: str, folder: str, session: str) -> Engine:
         """An engine for a run, once `ready`: `root` is the run's folder, `folder` the workload's."""

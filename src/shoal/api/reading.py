@@ -12,7 +12,18 @@ from shoal.api.averaging import Averages, average
 from shoal.cluster.here import Here
 from shoal.errors import NotFound, SpecError, nearest
 from shoal.model import LogSlice
-from shoal.store import ItemRecord, RunInfo, RunStore, RunSummary, find_home, list_runs, resolve_run
+from shoal.store import (
+    ItemRecord,
+    RunInfo,
+    RunStore,
+    RunSummary,
+    ensure_own,
+    find_home,
+    foreign,
+    list_runs,
+    resolve_run,
+    say_whose,
+)
 from shoal.store import remove as remove_run
 from shoal.store.stubs import stubs
 
@@ -21,9 +32,10 @@ BLOCK_BYTES = 1 << 16
 
 def runs() -> list[RunSummary]:
     """All runs, newest first, with the state that is true now."""
-    home = _home(Here())
+    here = Here()
+    home = _home(here)
     found = list_runs(home)
-    if stubs(home):
+    if stubs(home) and foreign(home, here.environment) is None:
         from shoal.api import detaching
 
         found = sorted([*found, *detaching.runs()], key=lambda run: (run.created, run.run), reverse=True)
@@ -187,12 +199,21 @@ def _special(folder: str, names: list[str]) -> list[str]:
 
 def remove(run: str) -> str:
     """Delete a run and everything it kept; its id. A run that is being driven is refused."""
-    here = Here()
-    home = _home(here)
-    name = resolve_run(home, run)
-    remove_run(home, name, now=here.now())
+    home, name = run_to_change(run)
+    remove_run(home, name, now=Here().now())
     return name
 
 
+def run_to_change(run: str) -> tuple[str, str]:
+    """The home and the id of a run that is to be changed. `SpecError` where it is another user's."""
+    here = Here()
+    home = find_home(here.folder, here.environment)
+    name = resolve_run(home, run)
+    ensure_own(home, here.environment, name)
+    return home, name
+
+
 def _home(here: Here) -> str:
-    return find_home(here.folder, here.environment)
+    home = find_home(here.folder, here.environment)
+    say_whose(home, here.environment)
+    return home

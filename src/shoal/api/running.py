@@ -9,23 +9,34 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.api import packages, workloads
 from shoal.api.machines import Machines, machines
+from shoal.api.reading import run_to_change
 from shoal.api.session import STOP_FILE, Session, all_items, summarize
 from shoal.api.summary import Summary
 from shoal.api.workloads import Prepared
 from shoal.cluster.base import Tell
 from shoal.cluster.here import Here
 from shoal.engine import fitting
-from shoal.errors import NotFound, Problem, ShoalError, SpecError, several
+from shoal.errors import FileError, NotFound, Problem, ShoalError, SpecError, several
 from shoal.model import Plan
 from shoal.shape.pool import Watcher
-from shoal.store import RunStore, find_home, is_locked, resolve_run, run_folder
+from shoal.store import (
+    RunStore,
+    ensure_own,
+    find_home,
+    home_for_new_runs,
+    is_locked,
+    resolve_run,
+    run_folder,
+)
 from shoal.store import remove as remove_run
+from shoal.store.driver import refuse_the_living
 from shoal.store.learned import recall_learned
 from shoal.store.profiles import recall
 from shoal.work.job import Past, PoolJob
 
 if TYPE_CHECKING:
     from shoal.api.handle import Run
+    from shoal.files import Storage
 
 STOP_PATIENCE_S = 30.0
 
@@ -101,7 +112,7 @@ def new_session(
 ) -> Session:
     """A new run of a prepared workload, ready to be driven. Nothing is made before everything is known to fit."""
     _ensure_possible(prepared.job, where)
-    home = _home(here)
+    home = home_for_new_runs(here.folder, here.environment)
     plan_ = _plan(prepared, where, home)
     where.ready(prepared.job.need)
     try:
@@ -167,15 +178,21 @@ def resume(
     *,
     failed: bool = False,
     cluster: str | None = None,
+    take_over: bool = False,
     watcher: Watcher | None = None,
     tell: Tell = lambda line: None,
 ) -> Session | Summary:
-    """Go on with what is not done: a session to drive, or the summary when there is nothing left to do."""
+    """Go on with what is not done: a session to drive, or the summary when there is nothing left to do.
+
+    A driver that is alive, or was heard of within a minute, is replaced only if `take_over` insists.
+    """
     here = Here()
-    home = _home(here)
-    store = RunStore.open(home, _find(home, run, cluster, tell), write=True, now=here.now())
+    home = find_home(here.folder, here.environment)
+    ensure_own(home, here.environment)
+    found = _find(home, run, cluster, tell)
+    ensure_own(home, here.environment, found)
+    store = _open(home, found, cluster, take_over, here, tell)
     try:
-        _forget_stop_request(store)
         if not failed and store.state() == "succeeded" and not _more(store):
             summary = summarize(store)
             store.close()
@@ -186,9 +203,7 @@ def resume(
         where.ready(prepared.job.need)
         try:
             packages.equip(prepared.job, where)
-            if failed:
-                store.take_failed_again(prepared.job.still_wanted)
-            session = Session(store, prepared.job, where, here)
+            session = Session(store, prepared.job, where, here, failed=failed)
         except BaseException:
             where.close()
             raise
@@ -215,13 +230,56 @@ def _find(home: str, run: str, cluster: str | None, tell: Tell) -> str:
     return run
 
 
-def resume_run(run: str, *, failed: bool = False, cluster: str | None = None, display: bool = True) -> Run:
-    """Go on with a stopped, failed or killed run, and wait for its end. `failed` takes the failed items again."""
+def _open(home: str, run: str, cluster: str | None, take_over: bool, here: Here, tell: Tell) -> RunStore:
+    """The run, to go on with: as it is here, or as its copy is, where it was driven from elsewhere since."""
+    store = RunStore.open(home, run, write=True, now=here.now(), take_over=take_over)
+    try:
+        storage = machines(cluster or store.document.get("cluster"), tell).storage()
+        if storage is not None and _is_behind(store, storage):
+            from shoal.store.copying import bring_back
+
+            store.close()
+            bring_back(storage, run, home)
+            tell(f"{run} was driven from elsewhere since: it was brought back from {storage.url}.")
+            store = RunStore.open(home, run, write=True, now=here.now(), take_over=take_over)
+        if not take_over and store.is_unfinished():
+            refuse_the_living(run, *store.last_driver(), here.now())
+        with suppress(
+            FileNotFoundError
+        ):  # Meant for an earlier driver. Now, so that none meant for this one goes.
+            os.unlink(os.path.join(store.folder, STOP_FILE))
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _is_behind(store: RunStore, storage: Storage) -> bool:
+    """Whether a later driver left a copy. What cannot be seen is unknown: then what is here is gone on with."""
+    from shoal.store.copying import copied_turn
+
+    with suppress(FileError, OSError):
+        return copied_turn(storage, store.run) > store.turn()
+    return False
+
+
+def resume_run(
+    run: str,
+    *,
+    failed: bool = False,
+    cluster: str | None = None,
+    take_over: bool = False,
+    display: bool = True,
+) -> Run:
+    """Go on with a stopped, failed or killed run, and wait for its end. `failed` takes the failed items again.
+
+    `take_over` replaces a driver that was heard of a moment ago: for one that is gone for good, on another machine.
+    """
     from shoal.api.display import display_for_python
     from shoal.api.handle import Run
 
     def make() -> Session:
-        found = resume(run, failed=failed, cluster=cluster)
+        found = resume(run, failed=failed, cluster=cluster, take_over=take_over)
         if isinstance(found, Summary):
             raise _Over(found)
         return found
@@ -240,13 +298,6 @@ class _Over(Exception):  # noqa: N818 - not an error: there is nothing left to d
     def __init__(self, summary: Summary) -> None:
         super().__init__(summary.run)
         self.summary = summary
-
-
-def _forget_stop_request(store: RunStore) -> None:
-    """One that was meant for an earlier driver. At once, so that none that is meant for this one is forgotten."""
-    path = os.path.join(store.folder, STOP_FILE)
-    if os.path.exists(path):
-        os.unlink(path)
 
 
 def _again(store: RunStore) -> Prepared:
@@ -291,8 +342,7 @@ def _more(store: RunStore) -> bool:
 def stop(run: str) -> str:
     """Ask a run to end, and wait until it has: its state then."""
     here = Here()
-    home = _home(here)
-    name = resolve_run(home, run)
+    home, name = run_to_change(run)
     folder = run_folder(home, name)
     lock = os.path.join(folder, "lock")
     if not is_locked(lock):
@@ -313,7 +363,8 @@ def plan(
 ) -> Plan:
     """What would happen, why, and how long it would take. Starts nothing."""
     prepared = workloads.from_file(target, sets, limit)
-    return _plan(prepared, machines(cluster), _home(Here()))
+    here = Here()
+    return _plan(prepared, machines(cluster), home_for_new_runs(here.folder, here.environment))
 
 
 def _plan(prepared: Prepared, where: Machines, home: str) -> Plan:
@@ -345,7 +396,3 @@ def check(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) 
     if missing:
         raise several(missing)
     return prepared
-
-
-def _home(here: Here) -> str:
-    return find_home(here.folder, here.environment)

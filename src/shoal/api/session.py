@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
+from shoal.api import turns
 from shoal.api.machines import Machines
 from shoal.api.summary import Summary
+from shoal.api.turns import UNSEEN, Place
 from shoal.api.watching import Watchers
 from shoal.cluster.here import Here
-from shoal.errors import ClusterLost, FileError, ShoalError
-from shoal.files.turns import FirstTurn
+from shoal.errors import ClusterLost, FileError, ShoalError, StoreError, TakenOver
+from shoal.files.suspension import suspended_at
 from shoal.model import Item, Outcome
 from shoal.plan.durations import Durations
 from shoal.shape.pool import Ended, Pool, Progress, Watcher, WorkerUse
 from shoal.store import RunInfo, RunStore
+from shoal.store.driver import BEAT_S
 from shoal.store.learned import recall_learned, remember_learned
 from shoal.store.profiles import recall, remember
-from shoal.work.job import Conclusion, Learned, Past, PoolJob
+from shoal.work.job import Conclusion, Learned, Past, PoolJob, Recorded
 
 STOP_FILE = "stop"
 LOOK_S = 0.25
@@ -33,27 +37,43 @@ class Session:
         job: PoolJob,
         machines: Machines,
         here: Here,
+        *,
+        failed: bool = False,
     ) -> None:
+        """`failed` takes the failed items again. Nothing of the run is changed before all is known to fit."""
         self.store = store
         self.job = job
         self._machines = machines
         self._here = here
         self._began = here.now()
-        self._epoch = store.info().epoch
-        self._next_look = 0.0
+        self._resumed = store.turn() > 0
+        self._next_look, self._next_beat = 0.0, self._began + BEAT_S
         self._watchers = Watchers([self])
         self._stop_file = os.path.join(store.folder, STOP_FILE)
-        past = self._past()
-        waiting = self._waiting() if past.waiting else iter(())
-        job.begin(store.run, store.home, resumed=self._epoch > 1)
+        job.begin(store.run, store.home, resumed=self._resumed)
         try:
-            if (results := job.results()) is not None:
-                store.put("results", results)
-            store.set_state("running", self._began)
-            self._engine = machines.engine(store.folder, job.factory.folder, str(self._epoch))
+            places = [*machines.turns(store.run), *(Place(place) for place in job.turns())]
+            self._turn = turns.take(store, places, self._began, machines.tell)
         except BaseException:
             job.close()
             raise
+        try:
+            self._set_up(failed)
+        except BaseException:
+            self._turn.close()
+            job.close()
+            raise
+
+    def _set_up(self, failed: bool) -> None:
+        """From here on the run is this driver's."""
+        store, job, machines = self.store, self.job, self._machines
+        if failed:
+            store.take_failed_again(job.still_wanted)
+        past = self._past()
+        waiting = self._waiting() if past.waiting else iter(())
+        if (results := job.results()) is not None:
+            store.put("results", results)
+        self._engine = machines.engine(store.folder, job.factory.folder, str(self._turn.number))
         try:
             self._pool = Pool(
                 self._engine,
@@ -71,11 +91,11 @@ class Session:
             weight = job.weight()
             if self._growing is not None and weight is not None:
                 self._growing.measure(weight)
-            self._copying = machines.copying(store.folder)
+            self._copying = machines.copying(store.folder, self._turn.number)
         except BaseException:
-            job.close()
             self._engine.close()
             raise
+        self._turn.watch()
         for watcher in (self._growing, self._copying):
             if watcher is not None:
                 self._watchers.add(watcher)
@@ -90,16 +110,26 @@ class Session:
     def drive(self) -> Summary:
         """Run until everything has ended or `stop` was called; then the results are written and the lock is free.
 
-        However it ends, the machines are given back.
+        However it ends, the machines are given back. `TakenOver` where another driver has the run by now: then this
+        one has ended its workers, and has recorded nothing since.
         """
         try:
-            return self._drive()
-        finally:
+            summary = self._drive()
+        except TakenOver:
+            self._leave(replaced=True)
+            raise
+        except BaseException:
             self._leave()
+            raise
+        self._leave()
+        return summary
 
     def _drive(self) -> Summary:
         try:
             self._pool.run()
+        except TakenOver:
+            self._engine.close()
+            raise
         except ClusterLost as error:
             self._interrupt(error)
             self._engine.close()
@@ -112,6 +142,8 @@ class Session:
         self._engine.close()
         try:
             return self._finish()
+        except TakenOver:
+            raise
         except FileError as error:
             self._fail()
             what = f"All that ran has ended, and what was done is recorded, but not all could be written: {error}"
@@ -124,12 +156,13 @@ class Session:
         again = " --failed" if self.store.counts().get("failed") else ""
         return f"{error.hint or 'Look at what is wrong there.'} Then: shoal resume {self.store.run}{again}"
 
-    def _leave(self) -> None:
+    def _leave(self, *, replaced: bool = False) -> None:
         try:
-            self.job.close()
+            self.job.close(replaced=replaced)
             self.store.close()
-            if self._copying is not None:
+            if self._copying is not None and not replaced:
                 self._copying.finish()
+            self._turn.close()
         finally:
             self._machines.close()
 
@@ -139,34 +172,54 @@ class Session:
         """Nothing: the store has them."""
 
     def moment(self, progress: Progress) -> None:
-        """See whether somebody asked the run to stop."""
-        if progress.now >= self._next_look:
-            self._next_look = progress.now + LOOK_S
-            if os.path.exists(self._stop_file):
-                self._pool.stop()
+        """See whether the run is still this driver's, and whether somebody asked it to stop. May raise `TakenOver`."""
+        if progress.now < self._next_look:
+            return
+        self._next_look = progress.now + LOOK_S
+        self._turn.check()
+        self.store.journal().ensure_ours()
+        if progress.now >= self._next_beat:
+            self._next_beat = progress.now + BEAT_S
+            self._beat()
+        if os.path.exists(self._stop_file):
+            self._pool.stop()
+
+    def _beat(self) -> None:
+        try:
+            self.store.beat(self._here.now())
+        except TakenOver:
+            raise
+        except StoreError:
+            return  # Commits see to a disk that is full.
 
     # Before.
 
     def _past(self) -> Past:
-        if self._epoch <= 1:
-            return Past(learned=self._learned())
+        if not self._resumed:
+            return Past(learned=self._learned(), turn=self._turn)
         counts = self.store.counts()
         waiting = sum(counts.get(state, 0) for state in ("waiting", "running", "stopped"))
         return Past(
             self.store.max_seq() + 1,
             self.store.known_contents(),
-            self._ended(),
+            self._recorded(),
             waiting,
             lambda: all_items(self.store),
             self._learned(),
+            self._turn,
         )
 
     def _learned(self) -> Learned:
         return recall_learned(self.store.home, self.job.fingerprint)
 
-    def _ended(self) -> Iterator[tuple[Item, Outcome]]:
-        for record in self.store.items(("done", "failed", "pruned")):
-            yield record.item, Outcome(record.state, record.metrics)
+    def _recorded(self) -> Iterator[Recorded]:
+        for record in self.store.items():
+            item, state = record.item, record.state
+            outcome = Outcome(state, record.metrics) if state in ("done", "failed", "pruned") else None
+            reports = self.store.reports(item.seq)
+            yield Recorded(
+                item, outcome, [(each.step, each.metrics) for each in reports if each.step is not None]
+            )
 
     def _waiting(self) -> Iterator[Item]:
         """What an earlier session left, less what is no longer asked for."""
@@ -182,7 +235,7 @@ class Session:
         profile = recall(self.store.home, self.job.fingerprint)
         if profile is not None:
             durations.tell_all((content, {}, seconds) for content, seconds in profile.seconds.items())
-        if self._epoch > 1:
+        if self._resumed:
             durations.tell_all(
                 (content, params, seconds) for content, params, seconds, _ in self.store.durations()
             )
@@ -210,6 +263,10 @@ class Session:
 
     def _finish(self) -> Summary:
         now = self._here.now()
+        with suppress(
+            *UNSEEN
+        ):  # Kinds that publish something ask again, and do not go on where nobody can see.
+            self._turn.ensure()
         self.store.journal().commit()  # Items that are no longer asked for never went through the pool.
         counts = self.store.counts()
         conclusion = self._conclude()
@@ -218,10 +275,11 @@ class Session:
         if self._growing is not None:
             self.store.put("scaling", self._growing.changes)
         self._tidy()
+        suspended_at("end")
         self.store.write_results()
         self.store.set_state(state, now)
         if state == "succeeded":
-            self.job.tidy(FirstTurn())
+            self.job.tidy(self._turn)
         self._learn(now)
         remember_learned(self.store.home, self.job.fingerprint, conclusion.learned, now=now)
         return summarize(self.store, workers=self._pool.worker_uses())
@@ -229,7 +287,7 @@ class Session:
     def _conclude(self) -> Conclusion:
         """What the kind has to say, kept with the run."""
         done = ((record.item, record.metrics) for record in self.store.items(("done",)))
-        conclusion = self.job.conclude(done, self.store.info(self._here.now()).seconds, FirstTurn())
+        conclusion = self.job.conclude(done, self.store.info(self._here.now()).seconds, self._turn)
         for key, value in (
             ("notes", list(conclusion.notes)),
             (self.job.kind, dict(conclusion.document)),

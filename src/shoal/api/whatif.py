@@ -17,7 +17,7 @@ from shoal.model.profile import Profile
 from shoal.plan.durations import Durations
 from shoal.plan.prediction import interval
 from shoal.shape.pool import Pool
-from shoal.store import MemoryJournal, find_home
+from shoal.store import MemoryJournal, home_for_new_runs
 from shoal.store.learned import recall_learned
 from shoal.store.profiles import recall
 from shoal.work.job import Past, PoolJob
@@ -32,7 +32,7 @@ def whatif(
     """Seconds on so many nodes like the first one there is now. Needs durations from an earlier run."""
     job = workloads.from_file(target, sets).job
     where, here = machines(cluster), Here()
-    node, home = where.nodes[0], find_home(here.folder, here.environment)
+    node, home = where.nodes[0], home_for_new_runs(here.folder, here.environment)
     job.fit([node], here=where.here)
     profile = recall(home, job.fingerprint)
     if profile is None or not profile.measured:

@@ -55,7 +55,9 @@ def forward(arguments: Sequence[str], elsewhere: RunElsewhere) -> int:
 def _resume(run: str, options: Sequence[str]) -> int:
     from shoal.api import detaching
 
-    found = detaching.resume(run, [option for option in ("--failed", "--json") if option in options], say)
+    found = detaching.resume(
+        run, [option for option in ("--failed", "--take-over", "--json") if option in options], say
+    )
     if isinstance(found, int):
         return found
     if "--json" in options:

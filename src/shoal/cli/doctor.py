@@ -104,9 +104,13 @@ def _python() -> Finding:
 
 def _home() -> Iterator[Finding]:
     """Where runs are kept: can it be written, can it be locked, is there room."""
-    from shoal.store import find_home
+    from shoal.store import find_home, foreign
 
     home = find_home(os.getcwd(), os.environ)
+    if whose := foreign(home, os.environ):
+        found = f"{home}, which is not yours to change"
+        yield Finding("note", "runs are kept in", found, f"{whose}; new runs are kept in .shoal here")
+        return
     there = home
     while not os.path.isdir(there) and os.path.dirname(there) != there:
         there = os.path.dirname(there)

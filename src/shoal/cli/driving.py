@@ -62,13 +62,13 @@ def _install(prepared: Prepared, where: Machines) -> None:
         packages.equip(prepared.job, where)
 
 
-def resume(run: str, failed: bool, cluster: str | None, as_json: bool) -> int:
+def resume(run: str, failed: bool, cluster: str | None, take_over: bool, as_json: bool) -> int:
     """Go on with a run; the exit code."""
     from shoal.api import running
     from shoal.api.summary import Summary
 
     with Stopping(as_json=as_json) as stopping:
-        found = running.resume(run, failed=failed, cluster=cluster, tell=_say)
+        found = running.resume(run, failed=failed, cluster=cluster, take_over=take_over, tell=_say)
         summary = found if isinstance(found, Summary) else drive(found, stopping)
     return tell(summary, as_json)
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 
+from shoal.api.display.words import printable
 from shoal.cli.output import echo_json, say
 from shoal.errors import Problem, ShoalError, SpecError
 
@@ -29,7 +30,8 @@ def tell(message: str, hint: str | None, as_json: bool, problems: Sequence[Probl
         found = [{"error": problem.message, "hint": problem.hint} for problem in problems]
         echo_json({"error": message, "hint": hint} | ({"problems": found} if len(found) > 1 else {}))
     else:
-        say(f"Error: {message}" + (f"\nHint: {hint}" if hint else ""))
+        text = f"Error: {message}" + (f"\nHint: {hint}" if hint else "")
+        say("\n".join(printable(line) for line in text.split("\n")))  # Names in it come from anybody's files.
 
 
 def of_request(error: ShoalError, as_json: bool) -> int:

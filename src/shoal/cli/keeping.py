@@ -84,4 +84,4 @@ def _remove(run: str) -> str:
     except RunElsewhere as elsewhere:
         from shoal.api import detaching
 
-        return detaching.remove(elsewhere.run)
+        return detaching.remove(elsewhere.run, say)

@@ -40,12 +40,18 @@ def run_command(
 @click.command("resume")
 @run_argument
 @click.option("--failed", is_flag=True, help="Take the failed items again, too.")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Replace a driver that was heard of within a minute: for one that is gone for good.",
+)
 @cluster_option
 @json_option
-def resume_command(run: str, failed: bool, cluster: str | None, as_json: bool) -> int:
+def resume_command(run: str, failed: bool, take_over: bool, cluster: str | None, as_json: bool) -> int:
     """Go on where a stopped, failed or killed run was.
 
     What is done stays done. Rows that were added to the table since then become new items. On a run that
-    succeeded there is nothing to do, and its summary is printed.
+    succeeded there is nothing to do, and its summary is printed. A driver that is alive, or that cannot be seen from
+    here and was heard of within a minute, is replaced only with --take-over.
     """
-    return driving.resume(run, failed, cluster, as_json)
+    return driving.resume(run, failed, cluster, take_over, as_json)

@@ -39,9 +39,9 @@ class Detached:
         self._described = described
         self._ray = ray
 
-    def ship(self, run: str, archive: bytes) -> str:
-        """Put a workload's folder on the head; the folder there."""
-        request = {"do": "receive", "key": self.key, "run": run, "as_cluster": self._described}
+    def ship(self, run: str, archive: bytes, *, new: bool = False) -> str:
+        """Put a workload's folder on the head; the folder there. `AgentRefused` where a `new` run is there already."""
+        request = {"do": "receive", "key": self.key, "run": run, "new": new, "as_cluster": self._described}
         return str(self._ask(request, archive))
 
     def submit(self, run: str, arguments: Sequence[str], **how: Any) -> str:

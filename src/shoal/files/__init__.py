@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.files.atomic import pause, replacing, sync_file, sync_folder, write_bytes, write_text
 from shoal.files.mounts import on_network
-from shoal.files.private import ensure_ours, make_private
+from shoal.files.private import ensure_ours, make_closed, make_private, own_folder, why_not_ours
 from shoal.files.secrets import write_secret
 
 if TYPE_CHECKING:
@@ -26,13 +26,16 @@ __all__ = [
     "find",
     "is_among",
     "is_url",
+    "make_closed",
     "make_private",
     "on_network",
     "open_storage",
+    "own_folder",
     "pause",
     "replacing",
     "sync_file",
     "sync_folder",
+    "why_not_ours",
     "write_bytes",
     "write_secret",
     "write_text",

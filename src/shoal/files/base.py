@@ -78,6 +78,17 @@ class Storage(Protocol):
         equal to ours are taken to be ours: who uses this as a lock writes something of its own.
         """
 
+    def move(self, key: str, to: str) -> None:
+        """Give a file another key, in place of what is there; `NotFound` where there is no such file.
+
+        It is under one of the keys at any time; for a moment under both where the storage can only copy.
+        """
+
+    def ensure_claims_hold(self) -> None:
+        """Raises `SpecError` where the server does not keep what `write_new` promises. To be called before the first
+        one that others rely on; it is found out once in a process.
+        """
+
     def delete(self, key: str) -> None:
         """Remove a file; nothing happens where there is none."""
 

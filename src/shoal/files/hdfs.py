@@ -116,6 +116,27 @@ class HdfsStorage:
 
         return False if self.exists(key) else retried(attempt, self._patience)
 
+    def move(self, key: str, to: str) -> None:
+        path, target = self._path(key), self._path(to)
+        was_lost = False
+
+        def attempt() -> None:
+            nonlocal was_lost
+            try:
+                self._once(to, lambda: self._client().mkdirs(posixpath.dirname(target), create_parent=True))
+                self._once(key, lambda: self._client().rename(path, target, True))
+            except NotFound:
+                if not (was_lost and self.exists(to)):
+                    raise
+            except Unreachable:
+                was_lost = True
+                raise
+
+        retried(attempt, self._patience)
+
+    def ensure_claims_hold(self) -> None:
+        """They do: the name node keeps names apart."""
+
     def delete(self, key: str) -> None:
         path = self._path(key)
         with suppress(NotFound):

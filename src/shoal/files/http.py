@@ -9,6 +9,7 @@ import io
 import re
 import ssl
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
@@ -46,7 +47,10 @@ _HANDLERS = (
 )
 """Not those for `file:` and `ftp:`, so that no redirect leads there."""
 _NO_HEADERS: Mapping[str, str] = {}
-_TOTAL = re.compile(r"bytes (?:\d+-\d+|\*)/(\d+)")
+_TOTAL = re.compile(r"bytes (?:\d+-\d+|\*)/(\d{1,18})")
+_SIZE = re.compile(r"[0-9]{1,18}")
+WHOLE_S = 3600.0
+"""For all of an answer. One that stalls ends by `Patience.answer_s`; this only ends what trickles for ever."""
 
 
 def opened(scheme: str, host: str, path: str, _endpoint: str | None, patience: Patience) -> HttpStorage:
@@ -80,7 +84,7 @@ class HttpStorage(NamedTuple):
     def stat(self, key: str) -> Entry:
         def attempt() -> Entry:
             with self._full_answer(key, method="HEAD") as answer:
-                return _entry(key, answer, int(answer.headers.get("Content-Length") or 0))
+                return _entry(key, answer, _promised(answer) or 0)
 
         return retried(attempt, self.patience)
 
@@ -122,6 +126,12 @@ class HttpStorage(NamedTuple):
     def write_new(self, key: str, data: bytes) -> bool:
         self._refuse(key)
 
+    def move(self, key: str, to: str) -> None:
+        self._refuse(key)
+
+    def ensure_claims_hold(self) -> None:
+        """There are none: nothing can be written."""
+
     def delete(self, key: str) -> None:
         self._refuse(key)
 
@@ -130,14 +140,14 @@ class HttpStorage(NamedTuple):
 
     def _whole(self, key: str) -> bytes:
         with self._full_answer(key) as answer:
-            return answer.read()
+            return b"".join(_pieces(answer))
 
     def _range(self, key: str, start: int, length: int | None) -> bytes:
         last = "" if length is None else str(start + length - 1)
         with self._answer(key, f"bytes={start}-{last}") as answer:
             if answer is None:
                 return b""
-            data = answer.read()
+            data = b"".join(_pieces(answer))
         if answer.status == 206:
             return data
         return data[start:] if length is None else data[start : start + length]
@@ -208,14 +218,33 @@ def _lost(error: OSError | HTTPException, url: str) -> Exception:
 def _kept(answer: HTTPResponse) -> BinaryIO:
     """All of an answer, on disk when it is large."""
     file = cast(BinaryIO, tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES))  # noqa: SIM115 - the caller closes it
-    copyfileobj(answer, file, PIECE_BYTES)
-    expected = answer.headers.get("Content-Length")
-    if expected is not None and file.tell() != int(expected):
-        came = file.tell()
+    try:
+        file.writelines(_pieces(answer))
+    except BaseException:
         file.close()
-        raise HTTPException(f"{expected} bytes were promised, and {came} came")
+        raise
     file.seek(0)
     return file
+
+
+def _pieces(answer: HTTPResponse) -> Iterator[bytes]:
+    """All of an answer, as it comes. Raises where it breaks off, or goes on for ever."""
+    promised, came, until = _promised(answer), 0, time.monotonic() + WHOLE_S
+    while piece := answer.read1(PIECE_BYTES):
+        came += len(piece)
+        yield piece
+        if time.monotonic() > until:
+            raise TimeoutError(f"{came} bytes came within {WHOLE_S:g} s, and no end")
+    if promised is not None and came != promised:
+        raise HTTPException(f"{promised} bytes were promised, and {came} came")
+
+
+def _promised(answer: HTTPResponse) -> int | None:
+    """How many bytes the server says that it sends; None where it does not say."""
+    text = answer.headers.get("Content-Length")
+    if text is not None and _SIZE.fullmatch(text) is None:
+        raise FileError(f"{answer.url} cannot be read: the server says that it has {text[:40]!r} bytes.")
+    return None if text is None else int(text)
 
 
 def _entry(key: str, answer: HTTPResponse, size_bytes: int) -> Entry:

@@ -17,6 +17,7 @@ from shoal.files.base import Entry, checked_key, joined
 from shoal.files.walking import Child, walk
 
 _NO_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK))
+_AT_CWD, _NO_REPLACE = -100, 1  # of renameat2
 _MISSING = frozenset((errno.ENOENT, errno.ENOTDIR))
 
 
@@ -80,6 +81,14 @@ class LocalStorage(NamedTuple):
             return False
         with told(path):
             return _create(path, data)
+
+    def move(self, key: str, to: str) -> None:
+        path = self.path_for_writing(key, make=False)
+        with told(path):
+            os.replace(path, self.path_for_writing(to))
+
+    def ensure_claims_hold(self) -> None:
+        """They do: the file system keeps names apart."""
 
     def delete(self, key: str) -> None:
         path = self.path_for_writing(key, make=False)
@@ -155,7 +164,7 @@ def _entry(found: os.stat_result) -> Entry:
 
 
 def _create(path: str, data: bytes) -> bool:
-    """A new file, complete from the first moment where the file system has hard links."""
+    """A new file, complete from the first moment where the file system has hard links or Linux's `renameat2`."""
     folder, name = os.path.split(path)
     aside = os.path.join(folder, name_aside(name))
     try:
@@ -168,7 +177,8 @@ def _create(path: str, data: bytes) -> bool:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            _fill(path, data)
+            if not _rename_new(aside, path):
+                _fill(path, data)
     except FileExistsError:
         return False
     finally:
@@ -178,8 +188,23 @@ def _create(path: str, data: bytes) -> bool:
     return True
 
 
+def _rename_new(source: str, target: str) -> bool:
+    """Rename in one step, unless the name is taken (`FileExistsError`). False where the system cannot do that."""
+    import ctypes
+
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if rename(_AT_CWD, os.fsencode(source), _AT_CWD, os.fsencode(target), _NO_REPLACE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        return False
+    raise OSError(code, os.strerror(code), target)
+
+
 def _fill(path: str, data: bytes) -> None:
-    """A new file where there are no hard links: it may be seen before it is complete, but is not left so."""
+    """A new file where nothing better is to be had: it may be seen before it is complete, and a kill leaves it so."""
     with open(path, "xb") as file:
         try:
             file.write(data)

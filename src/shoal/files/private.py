@@ -1,4 +1,4 @@
-"""Folders that only this user can write to, also in places where everybody can make one. Not about secrets in files."""
+"""Whose a folder is, and folders of our own, also where everybody can make one. Not about secrets in files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,64 @@ def make_private(folder: str) -> str:
     if os.stat(folder).st_mode & _OTHERS_WRITE:  # Only we can have opened it, so it is ours to close.
         os.chmod(folder, 0o700)
     return folder
+
+
+def own_folder(base: str) -> str:
+    """This user's folder in a place where everybody can make one; not made here.
+
+    Where another user has taken its name, it is in the cache of this one, so that nobody can be locked out.
+    """
+    path = os.path.join(base, f"shoal-{os.getuid()}")
+    try:
+        is_taken = os.lstat(path).st_uid != os.getuid()
+    except OSError:
+        is_taken = False
+    if not is_taken:
+        return path
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(cache, "shoal", "here")
+
+
+def make_closed(folder: str) -> None:
+    """Make a folder that nobody else can look into; below one with the setgid bit its group may do what it may there.
+
+    Raises `FileExistsError` like `os.mkdir`.
+    """
+    above = os.stat(os.path.dirname(os.path.abspath(folder))).st_mode
+    os.mkdir(folder, 0o700 | (above & stat.S_IRWXG if above & stat.S_ISGID else 0))
+
+
+def why_not_ours(path: str) -> str | None:
+    """Why others may decide what is in this file or folder, or in the link in its place. None where only we do."""
+    found = os.stat(path)
+    for owner in (os.lstat(path).st_uid, found.st_uid):
+        if owner != os.getuid():
+            return f"belongs to {_user(owner)}"
+    by_group = found.st_mode & stat.S_IWGRP and not _is_own_group(found.st_gid)
+    if by_group or found.st_mode & stat.S_IWOTH:
+        return "can be written by other users (`chmod go-w` closes it)"
+    return None
+
+
+def _user(number: int) -> str:
+    from pwd import getpwuid
+
+    try:
+        return f"the user {getpwuid(number).pw_name}"
+    except KeyError:
+        return f"another user (number {number})"
+
+
+def _is_own_group(number: int) -> bool:
+    """Whether nobody but us is in this group: many systems give each user one, and let it write to new files."""
+    from grp import getgrgid
+    from pwd import getpwuid
+
+    try:
+        us, group = getpwuid(os.getuid()), getgrgid(number)
+    except KeyError:
+        return False
+    return us.pw_gid == number and group.gr_name == us.pw_name and set(group.gr_mem) <= {us.pw_name}
 
 
 def ensure_ours(folder: str, *, or_root: bool = False) -> None:

@@ -30,6 +30,8 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 _STATUS = re.compile(r"status code: (\d{3})")
 _RETRIES = re.compile(r"after (\d+) retries")
 _UNREACHABLE = "Look whether the endpoint is right and the server is up; trying again later may help."
+_HOLDING: set[tuple[str, str]] = set()
+"""Servers and buckets that were seen to keep to conditions on writes."""
 _DENIED = {
     "InvalidAccessKeyId": "the server does not know the access key",
     "SignatureDoesNotMatch": "the secret key does not fit the access key",
@@ -128,6 +130,36 @@ class S3Storage:
                 raise
 
         return retried(attempt, self._patience)
+
+    def move(self, key: str, to: str) -> None:
+        """Retried here, as deleting is. Copying once more does no harm."""
+        path, target = self._path(key), self._path(to)
+
+        def attempt() -> None:
+            with self._told(key):
+                self._client(retries=False).copy(path, target)
+
+        retried(attempt, self._patience)
+        self.delete(key)
+
+    def ensure_claims_hold(self) -> None:
+        """Some servers take conditional writes and ignore the condition: then two writers would both have a claim."""
+        self._client()
+        if (self._address, self._bucket) in _HOLDING:
+            return
+        key = f".shoal-probe-{os.urandom(8).hex()}"
+        try:
+            holds = self.write_new(key, b"first") and not self.write_new(key, b"second")
+        finally:
+            with suppress(FileError):
+                self.delete(key)
+        if not holds:
+            raise SpecError(
+                f"{self._address} ignores conditions on writes (If-None-Match: *), so nothing in {self.url} is safe "
+                "from a second writer.",
+                hint="Use a server that keeps them (Amazon S3, MinIO, SeaweedFS), a folder that all can reach, or hdfs://.",
+            )
+        _HOLDING.add((self._address, self._bucket))
 
     def delete(self, key: str) -> None:
         """Retried here: the library takes a connection that breaks for a delete that may have been done."""

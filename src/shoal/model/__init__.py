@@ -20,10 +20,11 @@ from shoal.model.event import (
 from shoal.model.factory import Factory
 from shoal.model.item import Item
 from shoal.model.node import Need, Node, Place
-from shoal.model.outcome import LogSlice, Outcome
+from shoal.model.outcome import DEPTH, LogSlice, Outcome
 from shoal.model.plan import Decision, ItemPlacement, Plan, Prediction
 
 __all__ = [
+    "DEPTH",
     "Decision",
     "Distance",
     "Event",

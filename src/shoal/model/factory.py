@@ -18,3 +18,5 @@ class Factory(NamedTuple):
     """Environment variables that the worker sets before anything is imported."""
     folder: str = ""
     """Where the worker runs, and what it may import from, after the standard library."""
+    blob: str = ""
+    """A file of the driver's machine. Its content is one more argument, `blob`, for what is large."""

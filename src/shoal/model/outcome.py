@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+DEPTH = 100
+"""How deep lists and dicts in a metric may be nested: deeper ones would be more than programs can go through."""
+
 
 class LogSlice(NamedTuple):
     """Which part of a worker's log an item wrote. `end` is None while it runs."""

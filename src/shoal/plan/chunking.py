@@ -9,6 +9,9 @@ FIRST = 1
 IDLE_SHARE = 0.06
 """A worker may be idle for this share of an item's time while the next one is on its way."""
 
+SYNC_S = 0.01
+"""About how long it takes until a new item is durable, before which no worker gets it."""
+
 
 def at_least(mean_s: float | None, latency_s: float) -> int:
     """How many items a worker should have whatever they take: the next one, too, where it would be long on its way."""
@@ -28,3 +31,13 @@ def ahead(mean_s: float | None, waiting: int, workers: int, latency_s: float = 0
     by_time = max(by_time, at_least(mean_s, latency_s), least)
     fair = max(int(share) + 1, least if waiting >= workers else 1)
     return max(1, min(MOST_ITEMS, int(by_time), fair))
+
+
+def in_reserve(mean_s: float | None, within_s: float) -> int:
+    """How many items more a worker will take `within_s`: they should be durable before it asks for them.
+
+    None where items are so long that it may wait for a sync: what is chosen later is chosen knowing more.
+    """
+    if mean_s is None or IDLE_SHARE * mean_s >= SYNC_S:
+        return 0
+    return min(MOST_ITEMS, 1 + int(within_s / max(mean_s, HORIZON_S / MOST_ITEMS)))

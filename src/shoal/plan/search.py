@@ -40,16 +40,20 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._space = {name: _distribution(range_) for name, range_ in space.items()}
         self._trials: dict[int, optuna.Trial] = {}
+        self._behind: set[int] = set()
+        """Trials of earlier sessions that were to be pruned when those ended."""
         self._points = _points(space) if sampler == "grid" else None
         self.size = None if self._points is None else len(self._points)
         """How many different trials there are; None when there is no end to them."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Optuna marks what it may still change; our own tests watch it.
+            chosen = _sampler(sampler, seed)
             self._study = optuna.create_study(
                 direction="maximize" if goal == "max" else "minimize",
-                sampler=_sampler(sampler, seed),
+                sampler=chosen,
                 pruner=_pruner(pruner),
             )
+            self._drawn_before = optuna.create_study(sampler=chosen)
 
     def ask(self) -> tuple[int, dict[str, Any]]:
         """The number of a new trial, and its parameters."""
@@ -66,9 +70,15 @@ class Search:
         return trial
 
     def ask_again(self, params: Mapping[str, Any]) -> int:
-        """A trial of an earlier session that did not end: the same parameters, under a new number."""
+        """A trial of an earlier session, in the order in which they were asked for: it may be reported and told.
+
+        The sampler draws for it, too, as it did then: so it goes on with what it would have drawn next.
+        """
         self._visited(params)
-        self._study.enqueue_trial(dict(params))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._drawn_before.ask(self._space)
+        self._study.enqueue_trial({name: params[name] for name in self._space if name in params})
         return int(self._begin().number)
 
     def _visited(self, params: Mapping[str, Any]) -> None:
@@ -83,7 +93,13 @@ class Search:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             trial.report(value, step)
-            return bool(trial.should_prune())
+            return bool(trial.should_prune()) or number in self._behind
+
+    def report_again(self, number: int, curve: Sequence[tuple[int, float]]) -> None:
+        """The curve of a trial of an earlier session. One that was to be pruned at its end will be."""
+        behind = [self.report(number, step, value) for step, value in curve]
+        if behind and behind[-1]:
+            self._behind.add(number)
 
     def tell(self, number: int, value: float | None, *, pruned: bool = False) -> None:
         """A trial's end; None when it has no value to learn from."""
@@ -97,16 +113,6 @@ class Search:
             self._study.tell(trial, state=states.FAIL)
         else:
             self._study.tell(trial, value)
-
-    def learn(self, params: Mapping[str, Any], value: float | None) -> None:
-        """A trial of an earlier session, with its value."""
-        self._visited(params)
-        if value is None or not math.isfinite(value):
-            return
-        known = {name: params[name] for name in self._space if name in params}
-        self._study.add_trial(
-            optuna.trial.create_trial(params=known, distributions=self._space, value=float(value))
-        )
 
 
 def _distribution(range_: Range) -> optuna.distributions.BaseDistribution:

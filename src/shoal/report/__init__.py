@@ -16,10 +16,12 @@ def write(run: str) -> str:
     May be called again, also while the run goes on: the file is replaced as a whole.
     """
     from shoal.api.overview import overview
+    from shoal.api.reading import run_to_change
     from shoal.errors import FileError
     from shoal.files import write_text
     from shoal.report.page import page
 
+    run_to_change(run)
     found = overview(run)
     path = os.path.join(found.info.folder, NAME)
     try:

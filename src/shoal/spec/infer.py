@@ -221,6 +221,11 @@ class Output(Section):
     preserve_order: bool = key(
         Flag(), "Parts and rows in the order of the inputs (files by their names).", default=False
     )
+    json: tuple[str, ...] = key(
+        Several(Text("the name of a column"), "the name of a column, or a list of them"),
+        "Columns of the model that are kept as JSON text, such as dicts that differ from row to row.",
+        default=(),
+    )
 
 
 class OutputReader(OneOf):

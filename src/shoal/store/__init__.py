@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from shoal.store.home import find_home, make_home, resolve_run, run_folder, run_ids
+from shoal.store.home import (
+    ensure_own,
+    find_home,
+    foreign,
+    home_for_new_runs,
+    make_home,
+    resolve_run,
+    run_folder,
+    run_ids,
+    say_whose,
+)
 from shoal.store.index import list_runs, remove
 from shoal.store.journal import SqliteJournal
 from shoal.store.lock import RunLock, is_locked
@@ -23,7 +33,10 @@ __all__ = [
     "RunStore",
     "RunSummary",
     "SqliteJournal",
+    "ensure_own",
     "find_home",
+    "foreign",
+    "home_for_new_runs",
     "is_locked",
     "list_runs",
     "make_home",
@@ -32,4 +45,5 @@ __all__ = [
     "result_row",
     "run_folder",
     "run_ids",
+    "say_whose",
 ]

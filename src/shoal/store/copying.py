@@ -1,18 +1,22 @@
 """A second copy of a run's folder in a storage, so that it survives the machine that drives it.
 
-Beside it stand the drivers that it had, numbered. Only the last one writes: an earlier one may still live, cut off.
+Each turn has a copy of its own, `copies/TURN/`, so that a driver that was cut off and writes late spoils nothing. It
+counts once its record is there, which goes last; then those of earlier turns are removed.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
 from shoal.errors import NotFound, SpecError, StoreError
 from shoal.files import Storage
 from shoal.files.mirror import State, mirror_down, mirror_up
+from shoal.files.suspension import suspended_at
 from shoal.files.turns import Turns
 from shoal.store.home import make_home, run_folder
 from shoal.store.sqlite import connect_to_read, in_our_words
@@ -21,57 +25,68 @@ RECORD = "run.db"
 _SNAPSHOT = ".copy.db"
 _OWN = (RECORD, *(f"{RECORD}-{end}" for end in ("wal", "shm", "journal")), _SNAPSHOT, "lock", "stop")
 """What is not copied as it lies there: the record is in use, the rest is for this machine only."""
-_DRIVERS = "drivers"
-"""Below it, the turns of those who wrote the copy."""
+_COPIES = "copies"
+_TURNS = "turns"
+_APART = (_TURNS, _COPIES, "drivers")
+"""What is beside a copy of 0.1, which lies where the copies of turns do now, and is no part of it."""
+
+
+def turns_of(storage: Storage, run: str) -> Turns:
+    """Where the turns of a run are written down in a storage."""
+    return Turns(storage, f"{_prefix(run)}/{_TURNS}")
 
 
 class RunCopy:
-    """Writes the copy, again and again. For one thread at a time; what was broken off is made whole by the next.
+    """Writes the copy of one turn, again and again. For one thread at a time; what was broken off is made whole by the
+    next `write`."""
 
-    From its first `write` on it is the one that writes, until a later `RunCopy` of the run, or `bring_back`.
-    """
-
-    def __init__(self, folder: str, storage: Storage) -> None:
+    def __init__(self, folder: str, storage: Storage, turn: int) -> None:
         self._folder = folder
         self._storage = storage
         self._run = os.path.basename(folder)
-        self._prefix = _prefix(self._run)
+        self._turn = turn
+        self._prefix = f"{_prefix(self._run)}/{_COPIES}/{turn}"
         self._state: State = {}
-        self._number: int | None = None
-        """Which of the run's drivers this is."""
+        self._is_whole = False
 
-    def write(self) -> None:
-        """Bring it up to date. The record goes last, so that it never tells of files that are not there yet.
+    def write(self) -> Sequence[tuple[str, str]]:
+        """Bring it up to date: which files could not be copied, and why. They do not hold up the record, which goes
+        last, so that it never tells of files that are on their way.
 
-        Raises `StoreError` where another driver has the run by now; its copy is left as it is.
+        Raises `StoreError` where another driver has the run by now.
         """
+        if turns_of(self._storage, self._run).highest() > self._turn:
+            raise StoreError(f"Run {self._run!r} is driven from elsewhere by now.")
+        suspended_at("copy")
         snapshot = os.path.join(self._folder, _SNAPSHOT)
-        if self._number is None:
-            self._number = _take_next(self._storage, self._run)
-        self._ensure_last(self._number)
         try:
             with in_our_words(snapshot, self._run):
                 _backup(os.path.join(self._folder, RECORD), snapshot)
-            self._state = mirror_up(
+            mirrored = mirror_up(
                 self._folder,
                 self._storage,
                 self._prefix,
                 self._state,
                 exclude=lambda key: key in _OWN,
                 remove=True,
-            ).state
-            self._ensure_last(self._number)
+            )
+            self._state = mirrored.state
             self._storage.write(f"{self._prefix}/{RECORD}", Path(snapshot))
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(snapshot)
+        if not self._is_whole and not mirrored.failed:
+            self._remove_earlier()
+            self._is_whole = True
+        return mirrored.failed
 
-    def _ensure_last(self, number: int) -> None:
-        if Turns(self._storage, f"{self._prefix}/{_DRIVERS}").highest() > number:
-            raise StoreError(
-                f"Run {self._run!r} is driven from elsewhere by now: its copy is that driver's.",
-                hint="Stop this one: what it does from now on is not in the copy.",
-            )
+    def _remove_earlier(self) -> None:
+        """Copies of earlier turns, their records first: half of one must not count."""
+        copies = f"{_prefix(self._run)}/{_COPIES}"
+        keys = [entry.key for entry in self._storage.list(copies, hidden=True)]
+        old = [key for key in keys if (_turn_of(key, copies) or self._turn) < self._turn]
+        for key in sorted(old, key=lambda key: not key.endswith(f"/{RECORD}")):
+            self._storage.delete(key)
 
 
 def _backup(source: str, target: str) -> None:
@@ -82,29 +97,44 @@ def _backup(source: str, target: str) -> None:
         reading.backup(writing)
 
 
-def bring_back(storage: Storage, run: str, home: str) -> None:
-    """Make the run's folder here what its copy is. `NotFound` where the storage has none.
+def copied_turn(storage: Storage, run: str) -> int:
+    """The turn of the newest copy that is whole; 0 where there is none, or only one of 0.1."""
+    copies = f"{_prefix(run)}/{_COPIES}"
+    found = [entry.key for entry in storage.list(copies, f"*/{RECORD}")]
+    return max((turn for key in found if (turn := _turn_of(key, copies)) is not None), default=0)
 
-    Whoever wrote the copy until now does not write it any more: what follows happens here.
+
+def bring_back(storage: Storage, run: str, home: str) -> None:
+    """Make the run's folder here what its newest copy is. `NotFound` where the storage has none.
+
+    A folder that is here already, of a driver before, is kept aside. No turn is taken: who goes on with the run does.
     """
     if os.path.basename(run) != run or run.startswith("."):
         raise SpecError(f"{run!r} is not the id of a run.")
-    if not storage.exists(f"{_prefix(run)}/{RECORD}"):
+    turn = copied_turn(storage, run)
+    prefix = f"{_prefix(run)}/{_COPIES}/{turn}" if turn else _prefix(run)
+    if not storage.exists(f"{prefix}/{RECORD}"):
         raise NotFound(f"There is no run {run!r} here, and no copy of it in {storage.url}.")
     make_home(home)
     aside = os.path.join(home, "runs", f".coming-{run}")
-    _take_next(storage, run)
-    mirror_down(storage, _prefix(run), aside, exclude=lambda key: key.startswith(f"{_DRIVERS}/"))
-    os.rename(aside, run_folder(home, run))
+    shutil.rmtree(aside, ignore_errors=True)
+    mirror_down(storage, prefix, aside, exclude=None if turn else _is_apart)
+    folder = run_folder(home, run)
+    if os.path.lexists(folder):
+        before = os.path.join(home, "runs", f".before-{run}")
+        shutil.rmtree(before, ignore_errors=True)
+        os.rename(folder, before)
+    os.rename(aside, folder)
+
+
+def _is_apart(key: str) -> bool:
+    return key.partition("/")[0] in _APART
+
+
+def _turn_of(key: str, copies: str) -> int | None:
+    number = key.removeprefix(f"{copies}/").partition("/")[0]
+    return int(number) if number.isdecimal() else None
 
 
 def _prefix(run: str) -> str:
     return f"runs/{run}"
-
-
-def _take_next(storage: Storage, run: str) -> int:
-    turns = Turns(storage, f"{_prefix(run)}/{_DRIVERS}")
-    number = turns.highest() + 1
-    while not turns.take(number, {"token": os.urandom(8).hex()}):
-        number += 1
-    return number

@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 
 from shoal.errors import NotFound, RunElsewhere, SpecError, nearest
+from shoal.files import make_closed, why_not_ours
 from shoal.store.stubs import stubs
 
 FOLDER = ".shoal"
+VARIABLE = "SHOAL_HOME"
 _HINT = "Set SHOAL_HOME to a folder that can be written."
 
 
 def find_home(cwd: str, environ: Mapping[str, str]) -> str:
-    """`SHOAL_HOME`, else the nearest `.shoal` in `cwd` and its parents, else the one to be made in `cwd`."""
-    given = environ.get("SHOAL_HOME")
+    """`SHOAL_HOME`, else the nearest `.shoal` in `cwd` and its parents, else the one to be made in `cwd`.
+
+    To look at: it may be another user's. `ensure_own` comes before anything in it is changed or run.
+    """
+    given = environ.get(VARIABLE)
     if given:
         return os.path.abspath(os.path.join(cwd, os.path.expanduser(given)))
     start = folder = os.path.abspath(cwd)
@@ -28,16 +34,79 @@ def find_home(cwd: str, environ: Mapping[str, str]) -> str:
         folder = parent
 
 
+def home_for_new_runs(cwd: str, environ: Mapping[str, str]) -> str:
+    """As `find_home`, but one that is another user's is left alone, with a word: then it is the one in `cwd`."""
+    found = find_home(cwd, environ)
+    whose = foreign(found, environ)
+    if whose is None:
+        return found
+    own = os.path.join(os.path.abspath(cwd), FOLDER)
+    if own == found:
+        ensure_own(found, environ)
+    _warn(f"{whose}, and is not used: runs are kept in {own}.")
+    return own
+
+
+def foreign(home: str, environ: Mapping[str, str], run: str | None = None) -> str | None:
+    """Whose this home, or this run in it, is, in words; None where it is ours, or the user named it by `SHOAL_HOME`."""
+    if environ.get(VARIABLE):
+        return None
+    paths = [home, os.path.join(home, "runs")]
+    if run is not None:
+        paths += [run_folder(home, run), os.path.join(run_folder(home, run), "run.db")]
+    for path in paths:
+        with suppress(OSError):  # What is not there, or cannot be looked at, is not used either.
+            if reason := why_not_ours(path):
+                return f"{path} {reason}"
+    return None
+
+
+def ensure_own(home: str, environ: Mapping[str, str], run: str | None = None) -> None:
+    """Raises `SpecError` where this home, or this run in it, is another's: its commands would run as us."""
+    if whose := foreign(home, environ, run):
+        raise SpecError(
+            f"{whose}: what is recorded there may be looked at, but not be run or changed.",
+            hint=f"{VARIABLE} names a folder that you trust; or keep runs of your own here: mkdir {FOLDER}",
+        )
+
+
+def say_whose(home: str, environ: Mapping[str, str]) -> None:
+    """A word, once, to somebody who looks at runs that are not theirs."""
+    if whose := foreign(home, environ):
+        _warn(f"{whose}: these runs are not yours.")
+
+
+@cache
+def _warn(sentence: str) -> None:
+    import logging
+
+    logging.getLogger(__name__).warning("%s", sentence)
+
+
 def make_home(home: str) -> None:
-    """Make the folder where it is missing. `SpecError` when it cannot be: then nothing can be recorded."""
+    """Make the folder where it is missing, closed to others (`make_closed`).
+
+    `SpecError` when it cannot be: then nothing can be recorded.
+    """
     try:
         new = not os.path.isdir(home)
-        os.makedirs(os.path.join(home, "runs"), exist_ok=True)
+        os.makedirs(os.path.dirname(home), exist_ok=True)
+        for folder in (home, os.path.join(home, "runs")):
+            if not os.path.isdir(folder):
+                _make(folder)
     except OSError as error:
         raise cannot_make(home, error) from error
     if new:
         with suppress(OSError), open(os.path.join(home, ".gitignore"), "w", encoding="utf-8") as file:
             file.write("*\n")  # runs are no source code
+
+
+def _make(folder: str) -> None:
+    try:
+        make_closed(folder)
+    except FileExistsError:
+        if not os.path.isdir(folder):  # Another run may have made it just now.
+            raise
 
 
 def cannot_make(path: str, error: Exception) -> SpecError:

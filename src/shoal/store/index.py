@@ -10,7 +10,8 @@ import sqlite3
 from collections.abc import Iterable
 
 from shoal.errors import StoreError
-from shoal.store.disposable import changing, ignoring_trouble, reading
+from shoal.files import why_not_ours
+from shoal.store.disposable import Database, changing, ignoring_trouble, reading
 from shoal.store.home import run_folder, run_ids
 from shoal.store.lock import RunLock
 from shoal.store.summary import RunSummary, read_summary
@@ -20,11 +21,12 @@ _TABLES = (
     "CREATE TABLE runs(run TEXT PRIMARY KEY, kind TEXT, name TEXT, state TEXT, created REAL, seconds REAL,"
     " stamp INT) WITHOUT ROWID"
 )
+_INDEX = Database("index.db", (_TABLES,))
 
 
 def record(home: str, summary: RunSummary) -> None:
     """Note the present state of a run. Never raises: an index that is behind is put right when it is read."""
-    with ignoring_trouble(), changing(_path(home), _TABLES) as connection:
+    with ignoring_trouble(), changing(home, _INDEX) as connection:
         _put(connection, [summary])
 
 
@@ -43,8 +45,8 @@ def list_runs(home: str) -> list[RunSummary]:
                 continue
             changed.append(summary)
         found.append(summary)
-    if changed or known:
-        with ignoring_trouble(), changing(_path(home), _TABLES) as connection:
+    if (changed or known) and why_not_ours(home) is None:  # Of another user nothing is written, only read.
+        with ignoring_trouble(), changing(home, _INDEX) as connection:
             _put(connection, changed)
             _drop(connection, known)
     return sorted(found, key=lambda summary: (summary.created, summary.run), reverse=True)
@@ -66,18 +68,14 @@ def remove(home: str, run: str, *, now: float) -> None:
         raise StoreError(f"Run {run!r} cannot be removed: {error.strerror or error}.", hint=hint) from error
     finally:
         lock.release()
-    with ignoring_trouble(), changing(_path(home), _TABLES) as connection:
+    with ignoring_trouble(), changing(home, _INDEX) as connection:
         _drop(connection, [run])
-
-
-def _path(home: str) -> str:
-    return os.path.join(home, "index.db")
 
 
 def _read(home: str) -> dict[str, tuple[RunSummary | None, int]]:
     """What the index says, with each run's stamp when it was written. Empty when it cannot say."""
     rows: list[tuple[str, str, str, str, float, float, int]] = []
-    with ignoring_trouble(), reading(_path(home)) as connection:
+    with ignoring_trouble(), reading(home, _INDEX) as connection:
         query = "SELECT run, kind, name, state, created, seconds, stamp FROM runs"
         rows = connection.execute(query).fetchall()
     types = (str, str, str, str, float, float, int)

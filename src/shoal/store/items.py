@@ -13,7 +13,7 @@ from typing import Any
 
 from shoal.errors import NotFound
 from shoal.model import Item, LogSlice
-from shoal.store.encode import decode
+from shoal.store.encode import decode, readable
 from shoal.store.records import ItemRecord, Report
 from shoal.store.schema import ITEM_COLUMNS, UNFINISHED
 
@@ -68,7 +68,7 @@ def record(row: tuple[Any, ...]) -> ItemRecord:
     exact = json.loads(texts) if texts else None
     item = Item(seq, identity, json.loads(params), exact, content, occurrence, attempt, used)
     log = None if log_file is None else LogSlice(log_file, log_start, log_end)
-    told = json.loads(metrics) if metrics else {}
+    [told] = readable([metrics])
     return ItemRecord(item, state, node, started, seconds, told, error, log, bool(kept))
 
 
@@ -95,7 +95,7 @@ def by_seq(connection: sqlite3.Connection, seq: int) -> ItemRecord | None:
 def reports(connection: sqlite3.Connection, seq: int) -> list[Report]:
     query = "SELECT attempt, step, at, metrics FROM reports WHERE seq=? ORDER BY attempt, number"
     return [
-        Report(attempt, step, at, json.loads(metrics))
+        Report(attempt, step, at, readable([metrics])[0])
         for attempt, step, at, metrics in connection.execute(query, (seq,))
     ]
 

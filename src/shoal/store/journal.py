@@ -9,9 +9,11 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shoal.files.suspension import suspended_at
 from shoal.model import Item, LogSlice, Outcome
 from shoal.model.item import HIDDEN
 from shoal.store import meta
+from shoal.store.driver import Driver, taken_over
 from shoal.store.encode import encode, number
 from shoal.store.schema import FINAL, ITEM_COLUMNS, ITEM_STATES
 from shoal.store.sqlite import clean, in_our_words, transaction
@@ -40,8 +42,9 @@ _REPORT = "INSERT OR IGNORE INTO reports VALUES(?,?,?,?,?,?)"
 class SqliteJournal:
     """Implements `shoal.shape.journal.Journal`. Made by `RunStore.journal`, which lends it the connection."""
 
-    def __init__(self, connection: sqlite3.Connection, path: str, run: str) -> None:
-        self._connection, self._path, self._run = connection, path, run
+    def __init__(self, connection: sqlite3.Connection, path: str, run: str, turn: int) -> None:
+        self._connection, self._path, self._run, self._turn = connection, path, run, turn
+        self._seen_version: int | None = None
         self._new: dict[int, list[Any]] = {}
         self._ended: dict[int, tuple[Any, ...]] = {}
         self._moved: dict[int, tuple[Any, ...]] = {}
@@ -75,6 +78,7 @@ class SqliteJournal:
     def _take_over(self) -> None:
         """What ran or was stopped under an earlier driver waits again under this one."""
         with transaction(self._connection):
+            ensure_turn(self._connection, self._run, self._turn)
             self._connection.execute("UPDATE items SET state='waiting' WHERE state IN ('running','stopped')")
             self._counts = count_again(self._connection)
             meta.write(self._connection, {"counts": self._counts})
@@ -172,6 +176,8 @@ class SqliteJournal:
             return
         connection = self._connection
         with in_our_words(self._path, self._run), transaction(connection):
+            ensure_turn(connection, self._run, self._turn)
+            suspended_at("commit")
             exact = self._write_items()
             if self._reports:
                 connection.executemany(_REPORT, self._reports)
@@ -184,7 +190,12 @@ class SqliteJournal:
             buffer.clear()
 
     def ensure_ours(self) -> None:
-        """Raise `TakenOver` where another driver has the run by now."""
+        """Raise `TakenOver` where another driver has the run by now. Reads only where somebody else has written."""
+        with in_our_words(self._path, self._run):
+            version = self._connection.execute("PRAGMA data_version").fetchone()[0]
+            if version != self._seen_version:
+                ensure_turn(self._connection, self._run, self._turn)
+                self._seen_version = version
 
     def _write_items(self) -> bool:
         """Whether each statement changed exactly one item: when not, somebody told us something twice.
@@ -257,6 +268,13 @@ class SqliteJournal:
         sign = -1 if self._goal == "max" else 1
         if self._best is None or (sign * value, seq) < (sign * self._best[1], self._best[0]):
             self._best = [seq, value]
+
+
+def ensure_turn(connection: sqlite3.Connection, run: str, turn: int) -> None:
+    """Raise `TakenOver` where the record is at another turn. Inside a transaction that writes, this is the fence."""
+    found = meta.read_one(connection, "turn")
+    if found != turn:
+        raise taken_over(run, found, Driver.read(meta.read_one(connection, "driver", {})))
 
 
 def count_again(connection: sqlite3.Connection) -> dict[str, int]:

@@ -6,17 +6,17 @@ Only a help to later runs: what cannot be written or read is left out, and fails
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.store.disposable import changing, ignoring_trouble, reading
+from shoal.store.disposable import Database, changing, ignoring_trouble, reading
 
 MOST = 500
 _TABLES = (
     "CREATE TABLE learned(fingerprint TEXT, node_kind TEXT, document TEXT, at REAL,"
     " PRIMARY KEY(fingerprint, node_kind)) WITHOUT ROWID"
 )
+_LEARNED = Database("learned.db", (_TABLES,), "the settings learned in it")
 
 
 def remember_learned(
@@ -26,7 +26,7 @@ def remember_learned(
     if not learned:
         return
     rows = [(fingerprint, kind, json.dumps(document), now) for kind, document in learned.items()]
-    with ignoring_trouble(), changing(_path(home), _TABLES) as connection:
+    with ignoring_trouble(), changing(home, _LEARNED) as connection:
         connection.executemany("INSERT OR REPLACE INTO learned VALUES(?,?,?,?)", rows)
         connection.execute(
             "DELETE FROM learned WHERE (fingerprint, node_kind) IN"
@@ -37,13 +37,9 @@ def remember_learned(
 
 def recall_learned(home: str, fingerprint: str) -> dict[str, dict[str, Any]]:
     """What is known of this fingerprint, by the kind of node."""
-    with ignoring_trouble(), reading(_path(home)) as connection:
+    with ignoring_trouble(), reading(home, _LEARNED) as connection:
         found = connection.execute(
             "SELECT node_kind, document FROM learned WHERE fingerprint=?", (fingerprint,)
         )
         return {kind: json.loads(document) for kind, document in found.fetchall()}
     return {}
-
-
-def _path(home: str) -> str:
-    return os.path.join(home, "learned.db")

@@ -29,8 +29,11 @@ class RunLock:
         _held.add(self)
 
     @classmethod
-    def take(cls, path: str, *, run: str, now: float) -> RunLock:
-        """Take the lock at once, or raise `RunLocked` with who has it."""
+    def take(cls, path: str, *, run: str, now: float, by_force: bool = False) -> RunLock:
+        """Take the lock at once, or raise `RunLocked` with who has it. `by_force`, whoever has it: with a new file."""
+        if by_force and is_locked(path):
+            with suppress(OSError):
+                os.unlink(path)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:

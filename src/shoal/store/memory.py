@@ -1,4 +1,4 @@
-"""A journal without a disk, for simulations: what was not committed is lost in a `crash`.
+"""A journal without a disk, for simulations: what was not committed is lost in a `crash`, or to an heir.
 
 It also watches: whatever a shape tells it that cannot be true is kept in `violations`.
 """
@@ -8,22 +8,39 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shoal.errors import TakenOver
 from shoal.model import Item, LogSlice, Outcome
 from shoal.store.records import ItemRecord, Report
 from shoal.store.schema import FINAL, ITEM_STATES, UNFINISHED
 
 
-class MemoryJournal:
-    """Implements `shoal.shape.journal.Journal`; gives the same visible state as `SqliteJournal`."""
+class _Record:
+    """What the journals of one run share."""
+
+    __slots__ = ("items", "reports", "turn")
 
     def __init__(self) -> None:
-        self.violations: list[str] = []
+        self.items: dict[int, ItemRecord] = {}
+        self.reports: list[tuple[int, Report]] = []
+        self.turn = 0
+
+
+class MemoryJournal:
+    """Implements `shoal.shape.journal.Journal`; gives the same visible state as `SqliteJournal`.
+
+    With `inherit` it goes on with that one's record, whose driver need not know: from then on, that one is refused.
+    """
+
+    def __init__(self, inherit: MemoryJournal | None = None) -> None:
+        self._record: _Record = inherit._record if inherit is not None else _Record()
+        self._record.turn += 1
+        self._turn = self._record.turn
+        self._committed = self._record.items
+        self.violations: list[str] = inherit.violations if inherit is not None else []
         self.commits = 0
-        self._now: dict[int, ItemRecord] = {}
-        self._committed: dict[int, ItemRecord] = {}
-        self._dirty: set[int] = set()
         self._reports: list[tuple[int, Report]] = []
-        self._reports_committed = 0
+        self._dirty: set[int] = set()
+        self.crash()
 
     def add(self, items: Sequence[Item]) -> None:
         """New items, waiting. One that is there already is left as it is."""
@@ -68,6 +85,8 @@ class MemoryJournal:
         if old is not None:
             if outcome.state not in FINAL:
                 self.violations.append(f"item {seq} ended in the state {outcome.state!r}")
+            if outcome.state == "stopped" and used != old.item.used:
+                self.violations.append(f"item {seq} was stopped, which used an attempt")
             state, metrics, error, seconds, log, kept = outcome
             item = _with(old.item, attempt, used)
             log = old.log._replace(end=None) if log is None and old.log else log
@@ -75,23 +94,27 @@ class MemoryJournal:
 
     def commit(self) -> None:
         """Make everything told so far survive a crash."""
+        self.ensure_ours()
         self.commits += 1
         for seq in self._dirty:
             self._committed[seq] = self._now[seq]
         self._dirty.clear()
-        self._reports_committed = len(self._reports)
+        self._record.reports += self._reports
+        self._reports.clear()
 
     def ensure_ours(self) -> None:
-        """Nobody else ever has it."""
+        """Raise `TakenOver` where another journal has inherited this one's record."""
+        if self._turn != self._record.turn:
+            raise TakenOver(f"Turn {self._record.turn} has the run by now; this one had {self._turn}.")
 
     def crash(self) -> list[Item]:
         """Lose what was not committed, and give what a new driver reads: all that has no end, in order."""
-        del self._reports[self._reports_committed :]
+        self._reports.clear()
         self._dirty.clear()
         for seq, record in self._committed.items():
             if record.state in ("running", "stopped"):
                 self._committed[seq] = record._replace(state="waiting")
-        self._now = dict(self._committed)
+        self._now: dict[int, ItemRecord] = dict(self._committed)
         return self.waiting_items()
 
     def waiting_items(self) -> list[Item]:
@@ -104,7 +127,7 @@ class MemoryJournal:
 
     def reports(self, seq: int) -> list[Report]:
         """What the item reported, as far as it is committed."""
-        return [report for number, report in self._reports[: self._reports_committed] if number == seq]
+        return [report for number, report in self._record.reports if number == seq]
 
     def counts(self) -> dict[str, int]:
         """How many items are committed in each state."""

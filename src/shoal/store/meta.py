@@ -15,18 +15,18 @@ def read(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, Any]:
     """Those of the keys that exist."""
     wanted = list(keys)
     marks = ",".join("?" * len(wanted))
-    rows = connection.execute(f"SELECT key, value FROM meta WHERE key IN ({marks})", wanted)
+    rows = connection.execute(f"SELECT key, value FROM run WHERE key IN ({marks})", wanted)
     return {key: json.loads(value) for key, value in rows}
 
 
 def read_one(connection: sqlite3.Connection, key: str, default: Any = None) -> Any:
-    row = connection.execute("SELECT value FROM meta WHERE key=?", (key,)).fetchone()
+    row = connection.execute("SELECT value FROM run WHERE key=?", (key,)).fetchone()
     return default if row is None else json.loads(row[0])
 
 
 def write(connection: sqlite3.Connection, values: Mapping[str, Any]) -> None:
     """Inside a transaction of the caller's."""
     connection.executemany(
-        "INSERT INTO meta VALUES(?,?) ON CONFLICT(key) DO UPDATE SET value=excluded.value",
+        "INSERT INTO run VALUES(?,?) ON CONFLICT(key) DO UPDATE SET value=excluded.value",
         [(key, json.dumps(value)) for key, value in values.items()],
     )

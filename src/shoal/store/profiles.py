@@ -5,12 +5,11 @@ Only a help to planning: what cannot be written or read is left out, and fails n
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterable
 
 from shoal.model.profile import Profile
-from shoal.store.disposable import changing, ignoring_trouble, reading
+from shoal.store.disposable import Database, changing, ignoring_trouble, reading
 
 MAX_CONTENTS = 20_000
 """Durations kept for one fingerprint on one kind of node."""
@@ -23,6 +22,7 @@ _TABLES = (
     "CREATE TABLE durations(fingerprint TEXT, node_kind TEXT, content TEXT, seconds REAL, at REAL,"
     " PRIMARY KEY(fingerprint, node_kind, content)) WITHOUT ROWID"
 )
+_PROFILES = Database("profiles.db", (_TABLES,), "the durations in it")
 
 
 def remember(
@@ -39,7 +39,7 @@ def remember(
     if not new.count:
         return
     key = (fingerprint, node_kind)
-    with ignoring_trouble(), changing(os.path.join(home, "profiles.db"), _TABLES) as connection:
+    with ignoring_trouble(), changing(home, _PROFILES) as connection:
         _merge_overall(connection, key, new, startup_s, now)
         connection.executemany(
             "INSERT INTO durations VALUES(?,?,?,?,?) ON CONFLICT DO UPDATE SET"
@@ -58,7 +58,7 @@ def recall(home: str, fingerprint: str, node_kind: str | None = None) -> Profile
     """What is known of this fingerprint: on that kind of node, or on the one measured last."""
     where = "fingerprint=?" + ("" if node_kind is None else " AND node_kind=?")
     wanted = (fingerprint,) if node_kind is None else (fingerprint, node_kind)
-    with ignoring_trouble(), reading(os.path.join(home, "profiles.db")) as connection:
+    with ignoring_trouble(), reading(home, _PROFILES) as connection:
         row = connection.execute(
             "SELECT node_kind, measured, mean, variance, startup_s FROM profiles"
             f" WHERE {where} ORDER BY at DESC LIMIT 1",

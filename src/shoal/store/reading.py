@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from shoal.model import Item
 from shoal.store import items, meta, rows
+from shoal.store.driver import Driver
 from shoal.store.home import run_folder
 from shoal.store.lock import is_locked, owner
 from shoal.store.records import ItemRecord, Report
@@ -31,7 +32,8 @@ class RunInfo(NamedTuple):
     created: float
     started: float | None
     ended: float | None
-    epoch: int
+    turn: int
+    """How many drivers it has had, at least; each has a higher one. 0 before the first."""
     seconds: float
     items: dict[str, int]
     total: int | None
@@ -63,7 +65,7 @@ class RunReader:
             "started",
             "began",
             "ended",
-            "epoch",
+            "turn",
             "seconds",
             "total",
             "predicted_seconds",
@@ -83,7 +85,7 @@ class RunReader:
                 *summary[:5],
                 started=known.get("started"),
                 ended=known.get("ended"),
-                epoch=known["epoch"],
+                turn=known["turn"],
                 seconds=seconds,
                 items=counts,
                 total=known.get("total"),
@@ -116,6 +118,22 @@ class RunReader:
         with self._guard():
             found: dict[str, int] = meta.read_one(self._connection, "counts")
             return found
+
+    def turn(self) -> int:
+        """The last turn that a driver took; 0 before the first."""
+        with self._guard():
+            return int(meta.read_one(self._connection, "turn"))
+
+    def last_driver(self) -> tuple[Driver | None, float | None]:
+        """Who drove it last, and when that was heard of; of a run of 0.1, nobody knows."""
+        with self._guard():
+            known = meta.read(self._connection, ("driver", "heard"))
+            return Driver.read(known.get("driver") or {}), known.get("heard")
+
+    def is_unfinished(self) -> bool:
+        """Whether its driver, if it has one, has not said how it ended."""
+        with self._guard():
+            return meta.read_one(self._connection, "state") in ("queued", "running")
 
     def max_seq(self) -> int:
         """The highest seq so far, or 0."""

@@ -16,6 +16,7 @@ from typing import IO, Any
 from shoal.files import replacing
 from shoal.spec.cell import text_of
 from shoal.store import arrow
+from shoal.store.encode import readable
 from shoal.store.rows import Columns, Result, read_columns, results, timestamp
 from shoal.store.sqlite import clean
 
@@ -118,7 +119,7 @@ def _schema(columns: Columns, kinds: Kinds) -> Any:
 
     fixed = {"seconds": pyarrow.float64(), "attempt": pyarrow.int64()}
     return pyarrow.schema(
-        [(name, fixed.get(name) or _arrow_type(pyarrow, kinds[name])) for name in columns.names()]
+        [(clean(name), fixed.get(name) or _arrow_type(pyarrow, kinds[name])) for name in columns.names()]
     )
 
 
@@ -126,7 +127,8 @@ def _tables(connection: sqlite3.Connection, columns: Columns, schema: Any) -> It
     """The rows in parts, none of which is kept while the next is read."""
     import pyarrow
 
-    texts = {field.name for field in schema if pyarrow.types.is_string(field.type)}
+    kinds = zip(columns.names(), schema.types, strict=True)
+    texts = {name for name, kind in kinds if pyarrow.types.is_string(kind)}
     for group in _groups(connection):
         values = _columnar(group, columns, texts)
         arrays = [arrow.column(each, kind) for each, kind in zip(values, schema.types, strict=True)]
@@ -151,7 +153,7 @@ def write_reports(connection: sqlite3.Connection, folder: str) -> None:
         writer = csv.writer(_Lines(file))
         writer.writerow(["item", "attempt", "step", "at", *names])
         for item, attempt, step, at, told in chain([first], rows):
-            metrics = json.loads(told)
+            [metrics] = readable([told])
             cells = [metrics.get(name) for name in names]
             plain = [
                 value if value is None or type(value) in _PLAIN else json.dumps(value) for value in cells

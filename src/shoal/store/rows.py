@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from shoal.store import meta
-from shoal.store.encode import decode, number
+from shoal.store.encode import number, readable
 from shoal.store.items import pages
 from shoal.store.records import ItemRecord, counted_attempt
 
@@ -19,6 +20,7 @@ Row = dict[str, Any]
 
 _BEFORE = ("item", "state")
 _AFTER = ("seconds", "attempt", "node", "started", "error")
+_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _RESERVED = frozenset(_BEFORE + _AFTER)
 
 
@@ -67,7 +69,7 @@ def result_row(record: ItemRecord, columns: Columns) -> Row:
             record.attempt,
             record.node,
             timestamp(record.started),
-            record.error,
+            record.error and _without_controls(record.error),
         ),
     )
 
@@ -104,11 +106,17 @@ def results(connection: sqlite3.Connection, states: Sequence[str] | None = None)
     """What rows are made of, in the order of the items."""
     columns = "seq, id, state, params, texts, metrics, seconds, used, node, started, error"
     for page in pages(connection, columns, states):
-        params, metrics = decode([raw[3] for raw in page]), decode([raw[5] for raw in page])
+        params, metrics = readable([raw[3] for raw in page]), readable([raw[5] for raw in page])
         for raw, given, measured in zip(page, params, metrics, strict=True):
             texts = json.loads(raw[4]) if raw[4] else None
-            last = (raw[6], counted_attempt(raw[2], raw[7], raw[9]), raw[8], timestamp(raw[9]), raw[10])
+            attempt, error = counted_attempt(raw[2], raw[7], raw[9]), raw[10] and _without_controls(raw[10])
+            last = (raw[6], attempt, raw[8], timestamp(raw[9]), error)
             yield raw[1], raw[2], given, texts, measured, last
+
+
+def _without_controls(error: str) -> str:
+    """Errors quote log lines: what in them would move or colour a terminal goes. Lines and tabs stay."""
+    return error if error.isprintable() else _CONTROLS.sub("", error)
 
 
 def timestamp(at: float | None) -> str | None:

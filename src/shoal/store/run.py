@@ -8,21 +8,30 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from shoal.errors import NotFound, SpecError, nearest
-from shoal.files import write_text
+from shoal.errors import NotFound, RunLocked, SpecError, TakenOver, nearest
+from shoal.files import make_closed, write_text
 from shoal.model import Item, Plan
 from shoal.store import index, meta
+from shoal.store.driver import Driver
 from shoal.store.encode import plain
 from shoal.store.home import cannot_make, make_home, run_folder, run_ids
-from shoal.store.journal import SqliteJournal, count_again
-from shoal.store.lock import RunLock
+from shoal.store.journal import SqliteJournal, count_again, ensure_turn
+from shoal.store.lock import RunLock, locked
+from shoal.store.migration import migrate
 from shoal.store.reading import RunReader
-from shoal.store.schema import ITEM_STATES, RUN_STATES, make_tables
-from shoal.store.sqlite import build, check_version, connect, connect_to_read, in_our_words, transaction
+from shoal.store.schema import (
+    ITEM_STATES,
+    RUN_STATES,
+    VERSION,
+    known_version,
+    make_tables,
+    opened_to_read,
+)
+from shoal.store.sqlite import BUSY_MS, build, connect, in_our_words, store_error, transaction
 from shoal.store.summary import RunSummary, summarize, worked
 
 _NAME_TRIES = 200
@@ -34,6 +43,8 @@ class RunStore(RunReader):
     def __init__(self, home: str, run: str, connection: sqlite3.Connection, lock: RunLock | None) -> None:
         super().__init__(home, run, connection)
         self._lock = lock
+        self._turn: int | None = None
+        """The one that this process took."""
         self._journal: SqliteJournal | None = None
 
     @classmethod
@@ -57,7 +68,7 @@ class RunStore(RunReader):
         make_home(home)
         run, folder = _new_folder(home, name, token)
         lock: RunLock | None = None
-        known = {"run": run, "kind": kind, "name": name, "state": "queued", "created": now, "epoch": 1}
+        known = {"run": run, "kind": kind, "name": name, "state": "queued", "created": now, "turn": 0}
         known |= {"seconds": 0.0, "counts": dict.fromkeys(ITEM_STATES, 0), "objective": objective}
         known |= {"document": document, "spec": spec_text} | _of_plan(plan)
         path = os.path.join(folder, "run.db")
@@ -66,7 +77,7 @@ class RunStore(RunReader):
             with open(os.path.join(folder, "spec.yaml"), "w", encoding="utf-8", errors="replace") as file:
                 file.write(spec_text)
             _write_plan(folder, plan)
-            build(path, lambda connection: _fill(connection, known))
+            build(path, VERSION, lambda connection: _fill(connection, known))
             store = cls(home, run, connect(path), lock)
         except BaseException as error:
             if lock is not None:
@@ -79,21 +90,26 @@ class RunStore(RunReader):
         return store
 
     @classmethod
-    def open(cls, home: str, run: str, *, write: bool, now: float = 0.0) -> RunStore:
-        """Open an existing run by its id. To write: take its lock (or `RunLocked`) and begin a new epoch."""
+    def open(cls, home: str, run: str, *, write: bool, now: float = 0.0, take_over: bool = False) -> RunStore:
+        """Open an existing run by its id. To write: take its lock, or raise `RunLocked`; with `take_over`, in spite of
+        who has it. Nothing is changed before `take_turn`, but tables of an older Shoal are brought to the present ones.
+        """
         folder = run_folder(home, run)
         path = os.path.join(folder, "run.db")
         if not os.path.isfile(path) or os.path.basename(run) != run:
             raise NotFound(f"There is no run {run!r} in {home}.", hint=nearest(run, run_ids(home)))
-        lock = RunLock.take(os.path.join(folder, "lock"), run=run, now=now) if write else None
+        path_of_lock = os.path.join(folder, "lock")
+        lock = RunLock.take(path_of_lock, run=run, now=now, by_force=take_over) if write else None
         connection: sqlite3.Connection | None = None
         try:
             with in_our_words(path, run):
-                connection = connect(path) if write else connect_to_read(path)
-                check_version(connection, path, run)
-                store = cls(home, run, connection, lock)
                 if write:
-                    store._begin_epoch()
+                    connection = connect(path)
+                    if known_version(connection, path, run) < VERSION:
+                        migrate(connection, folder)
+                else:
+                    connection = opened_to_read(path, run)
+                store = cls(home, run, connection, lock)
         except BaseException:
             if connection is not None:
                 connection.close()
@@ -115,23 +131,69 @@ class RunStore(RunReader):
         if self._lock is not None:
             self._lock.release()
 
+    # The turn
+
+    def take_turn(self, number: int, driver: Driver, now: float, *, begin: bool = False) -> None:
+        """Make this process the driver of the run: from here on whoever had an earlier turn records nothing.
+
+        With `begin` the run is `running`, in the same transaction: each is a wait for the disk.
+
+        `RunLocked` where somebody else took this turn, or a later one, first, or is in the middle of writing.
+        """
+        try:
+            with transaction(self._connection):
+                known = meta.read(self._connection, ("turn", "seconds", "began", "last", "started"))
+                if known["turn"] >= number:
+                    raise locked(self.run, os.path.join(self.folder, "lock"))
+                values = {"turn": number, "driver": driver._asdict(), "heard": now}
+                values |= {"seconds": worked(known), "began": None}
+                meta.write(self._connection, values | (_running(known, now) if begin else {}))
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise store_error(error, self._path, self.run) from error
+            before, _ = self.last_driver()
+            by = f" ({before.words})" if before is not None else ""
+            raise RunLocked(
+                f"The record of run {self.run!r} was not let go of for {BUSY_MS // 1000} s by its driver{by}:"
+                " it may be suspended in the middle of writing.",
+                hint="Let that process go on, or end it; then try again.",
+            ) from error
+        except (sqlite3.Error, OSError) as error:
+            raise store_error(error, self._path, self.run) from error
+        self._turn = number
+        if begin:
+            self._note()
+
+    def ensure_turn(self) -> None:
+        """`TakenOver` where another driver has the run by now."""
+        with self._guard():
+            self._ensure_turn()
+
+    def beat(self, now: float) -> None:
+        """Let it be known that the driver lives."""
+        self._write_meta({"heard": now})
+
     # The run as a whole
 
     def set_state(self, state: str, now: float) -> None:
         """Record the run's state durably. `running` starts the clock of this driver, any end stops it."""
         if state not in RUN_STATES:
             raise ValueError(f"{state!r} is no state of a run")
-        with self._guard(), transaction(self._connection):
+        with self._changing():
             known = meta.read(self._connection, ("started", "began", "seconds", "last"))
             values: dict[str, Any] = {"state": state}
             if state == "running":
-                values |= {"started": known.get("started") or now, "began": now, "ended": None}
+                values = _running(known, now)
             elif state != "queued":
                 seconds = (
                     worked(known | {"last": now}) if known.get("began") is not None else known["seconds"]
                 )
                 values |= {"seconds": seconds, "began": None, "ended": now}
             meta.write(self._connection, values)
+        self._note()
+
+    def _note(self) -> None:
+        """In the list of runs."""
         with self._guard():
             summary = summarize(self._connection, self.folder)
         index.record(self.home, summary)
@@ -149,11 +211,17 @@ class RunStore(RunReader):
     # Items
 
     def journal(self) -> SqliteJournal:
-        """The record to be written as the run goes; always the same. What ran or was stopped waits again."""
+        """The record to be written as the run goes; always the same. What ran or was stopped waits again.
+
+        Who took no turn before takes the next one in the record.
+        """
         if self._lock is None:
             raise ValueError(f"run {self.run!r} is open for reading only")
+        if self._turn is None:
+            self.take_turn(self.turn() + 1, Driver.this(), now=0.0)
         if self._journal is None:
-            self._journal = SqliteJournal(self._connection, self._path, self.run)
+            assert self._turn is not None
+            self._journal = SqliteJournal(self._connection, self._path, self.run, self._turn)
         return self._journal
 
     def take_failed_again(self, wanted: Callable[[Item], bool] = lambda item: True) -> int:
@@ -161,7 +229,7 @@ class RunStore(RunReader):
         if self._journal is not None:
             self._journal.commit()
         again = [(item.seq,) for item in self.failed_items() if wanted(item)]
-        with self._guard(), transaction(self._connection):
+        with self._changing():
             self._connection.executemany(
                 "UPDATE items SET state='waiting', used=0, node=NULL, started=NULL, seconds=NULL,"
                 " metrics=NULL, error=NULL WHERE state='failed' AND seq=?",
@@ -175,14 +243,23 @@ class RunStore(RunReader):
     def write_results(self) -> str:
         """Write `results.csv`, `results.parquet` and `metrics/reports.csv`, each whole or not at all.
 
-        The path of the first.
+        The path of the first. Who was replaced meanwhile writes them once more, as the record is by then: its heir may
+        have written them before. Then `TakenOver`.
         """
         from shoal.store.results import write_reports, write_results
 
         self._remove_unfinished(".results.")
         with self._guard():
+            self._ensure_turn()
             write_reports(self._connection, self.folder)
-            return write_results(self._connection, self.folder)
+            path = write_results(self._connection, self.folder)
+            try:
+                self._ensure_turn()
+            except TakenOver:
+                write_reports(self._connection, self.folder)
+                write_results(self._connection, self.folder)
+                raise
+            return path
 
     def _remove_unfinished(self, prefix: str) -> None:
         """What drivers that were killed had half written. Only under the run's lock: nobody else writes now."""
@@ -191,15 +268,20 @@ class RunStore(RunReader):
                 with suppress(OSError):
                     os.unlink(os.path.join(self.folder, name))
 
-    def _begin_epoch(self) -> None:
-        with transaction(self._connection):
-            known = meta.read(self._connection, ("epoch", "seconds", "began", "last"))
-            values = {"epoch": known["epoch"] + 1, "seconds": worked(known), "began": None}
+    def _write_meta(self, values: Mapping[str, Any]) -> None:
+        with self._changing():
             meta.write(self._connection, values)
 
-    def _write_meta(self, values: Mapping[str, Any]) -> None:
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """A transaction of the driver whose turn it is; `TakenOver` where it is not this process."""
         with self._guard(), transaction(self._connection):
-            meta.write(self._connection, values)
+            self._ensure_turn()
+            yield
+
+    def _ensure_turn(self) -> None:
+        if self._turn is not None:
+            ensure_turn(self._connection, self.run, self._turn)
 
 
 def _remove_folder(folder: str) -> None:
@@ -222,6 +304,11 @@ def _write_plan(folder: str, plan: Plan | None) -> None:
         write_text(os.path.join(folder, "plan.json"), text, durable=False)
 
 
+def _running(known: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """What is recorded of a run when a driver begins to work on it."""
+    return {"state": "running", "started": known.get("started") or now, "began": now, "ended": None}
+
+
 def _fill(connection: sqlite3.Connection, known: Mapping[str, Any]) -> None:
     make_tables(connection)
     meta.write(connection, known)
@@ -232,7 +319,7 @@ def _new_folder(home: str, name: str, token: Callable[[], str]) -> tuple[str, st
         run = f"{name}-{token()}"
         folder = run_folder(home, run)
         try:
-            os.mkdir(folder)
+            make_closed(folder)
         except FileExistsError:
             continue
         except OSError as error:

@@ -1,8 +1,18 @@
-"""The tables of `run.db`, and the states an item can be in. Other SQL is beside what it is for."""
+"""The tables of `run.db` in all versions, and the states an item can be in. Other SQL is beside what it is for.
+
+Version 1 (Shoal 0.1) kept what is known of the run as a whole in `meta`, and counted its drivers as `epoch`. Version 2
+calls them `run` and `turn`: a driver of 0.1 that still lives finds no `meta` to write to, and fails.
+"""
 
 from __future__ import annotations
 
 import sqlite3
+
+from shoal.errors import StoreError
+from shoal.store.sqlite import connect_to_read
+
+VERSION = 2
+"""In `user_version`. A file with a higher one is from a newer Shoal, and is left alone."""
 
 ITEM_STATES = ("waiting", "running", "done", "failed", "cached", "pruned", "stopped")
 FINAL = frozenset(("done", "failed", "cached", "pruned", "stopped"))
@@ -28,4 +38,31 @@ def make_tables(connection: sqlite3.Connection) -> None:
         "CREATE TABLE reports(seq INT, attempt INT, number INT, step INT, at REAL, metrics TEXT,"
         " PRIMARY KEY(seq, attempt, number)) WITHOUT ROWID"
     )
-    connection.execute("CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
+    connection.execute("CREATE TABLE run(key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
+
+
+def opened_to_read(path: str, run: str) -> sqlite3.Connection:
+    """A record of any version that this Shoal knows, seen as one of the newest. Nothing is written."""
+    connection = connect_to_read(path)
+    try:
+        if known_version(connection, path, run) == 1:
+            connection.execute("PRAGMA query_only=OFF")  # For a view that is the connection's own.
+            connection.execute(
+                "CREATE TEMP VIEW run AS"
+                " SELECT CASE key WHEN 'epoch' THEN 'turn' ELSE key END AS key, value FROM meta"
+            )
+            connection.execute("PRAGMA query_only=ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def known_version(connection: sqlite3.Connection, path: str, run: str) -> int:
+    """The version of the tables; `StoreError` for those that this Shoal does not know."""
+    found: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if found == 0:
+        raise StoreError(f"{path} is not the record of a run.", hint="Remove its folder.")
+    if found > VERSION:
+        raise StoreError(f"Run {run!r} was written by a newer Shoal.", hint="Upgrade Shoal to read it.")
+    return found

@@ -15,8 +15,6 @@ from shoal.errors import StoreError
 from shoal.files import on_network, sync_file, sync_folder
 
 BUSY_MS = 20_000
-VERSION = 1
-"""Of the tables, in `user_version`. A file with a higher one is from a newer Shoal, and is left alone."""
 
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-~")
 
@@ -58,8 +56,8 @@ def connect_to_read(path: str, *, busy_ms: int = BUSY_MS) -> sqlite3.Connection:
     return connection
 
 
-def build(path: str, fill: Callable[[sqlite3.Connection], None]) -> None:
-    """Make a new file with the tables that `fill` makes, whole or not at all, and durable.
+def build(path: str, version: int, fill: Callable[[sqlite3.Connection], None]) -> None:
+    """Make a new file with the tables that `fill` makes, of this version, whole or not at all, and durable.
 
     Made aside without any sync, then synced once: on a slow disk it is the syncs that take the time.
     """
@@ -72,7 +70,7 @@ def build(path: str, fill: Callable[[sqlite3.Connection], None]) -> None:
             connection.execute("PRAGMA journal_mode=OFF")
             connection.execute("BEGIN")
             fill(connection)
-            connection.execute(f"PRAGMA user_version={VERSION}")
+            connection.execute(f"PRAGMA user_version={version}")
             connection.execute("COMMIT")
             if not on_network(path):
                 connection.execute("PRAGMA journal_mode=WAL")
@@ -136,15 +134,6 @@ def store_error(error: sqlite3.Error | OSError, path: str, run: str) -> StoreErr
         f"The record of run {run!r} failed: {error} ({path}).",
         hint=f"Check the disk and its free space, {again}.",
     )
-
-
-def check_version(connection: sqlite3.Connection, path: str, run: str) -> None:
-    """Refuse tables that this Shoal does not know."""
-    found = connection.execute("PRAGMA user_version").fetchone()[0]
-    if found == 0:
-        raise StoreError(f"{path} is not the record of a run.", hint="Remove its folder.")
-    if found > VERSION:
-        raise StoreError(f"Run {run!r} was written by a newer Shoal.", hint="Upgrade Shoal to read it.")
 
 
 def clean(text: str | None) -> str | None:

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from typing import NamedTuple
 
-from shoal.files import write_bytes, write_text
+from shoal.files import make_closed, write_bytes, write_text
 
 FOLDER = "detached"
 
@@ -28,7 +28,8 @@ class Stub(NamedTuple):
 
 
 def keep(home: str, stub: Stub) -> None:
-    os.makedirs(os.path.join(home, FOLDER), exist_ok=True)
+    if not os.path.isdir(os.path.join(home, FOLDER)):
+        make_closed(os.path.join(home, FOLDER))
     write_text(_path(home, stub.run), json.dumps(stub._asdict()), durable=False)
 
 

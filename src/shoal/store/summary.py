@@ -7,11 +7,13 @@ import sqlite3
 from typing import Any, NamedTuple
 
 from shoal.store import meta
+from shoal.store.driver import Driver
 from shoal.store.lock import is_locked
-from shoal.store.sqlite import check_version, connect_to_read, in_our_words
+from shoal.store.schema import opened_to_read
+from shoal.store.sqlite import in_our_words
 
 _ACTIVE = ("queued", "running")
-_KEYS = ("run", "kind", "name", "state", "created", "epoch", "seconds", "began", "last")
+_KEYS = ("run", "kind", "name", "state", "created", "turn", "seconds", "began", "last", "driver")
 
 
 class RunSummary(NamedTuple):
@@ -30,9 +32,8 @@ def read_summary(folder: str) -> RunSummary:
     """From the run's own record. `StoreError` when it cannot be read."""
     path, run = os.path.join(folder, "run.db"), os.path.basename(folder)
     with in_our_words(path, run):
-        connection = connect_to_read(path)
+        connection = opened_to_read(path, run)
         try:
-            check_version(connection, path, run)
             return summarize(connection, folder)
         finally:
             connection.close()
@@ -41,10 +42,12 @@ def read_summary(folder: str) -> RunSummary:
 def summarize(connection: sqlite3.Connection, folder: str) -> RunSummary:
     known = meta.read(connection, _KEYS)
     state = known["state"]
-    if state in _ACTIVE and not is_locked(os.path.join(folder, "lock")):
+    driver = Driver.read(known.get("driver") or {})
+    lives = is_locked(os.path.join(folder, "lock")) or (driver is not None and driver.is_alive())
+    if state in _ACTIVE and not lives:
         # The driver may have ended the run, or a new one begun, since we read: only what stays so is true.
         again = meta.read(connection, _KEYS)
-        same = (again["state"], again["epoch"]) == (state, known["epoch"])
+        same = (again["state"], again["turn"]) == (state, known["turn"])
         known, state = again, "interrupted" if same else again["state"]
     return RunSummary(
         known["run"], known["kind"], known["name"], state, known["created"], worked(known), folder

@@ -17,14 +17,24 @@ Learned: TypeAlias = Mapping[str, Mapping[str, Any]]
 """What a kind found out by itself while it ran, as JSON, by the kind of node."""
 
 
+class Recorded(NamedTuple):
+    """An item of an earlier session, as it was recorded."""
+
+    item: Item
+    outcome: Outcome | None = None
+    """Its final state; None for one that waits."""
+    reports: Sequence[tuple[int, Mapping[str, Any]]] = ()
+    """What it reported for each step, in that order."""
+
+
 class Past(NamedTuple):
     """What the store knows of a run when a session begins. Empty for a new one."""
 
     next_seq: int = 1
     contents: Mapping[str, int] = {}
     """How many items with this content there are."""
-    ended: Iterator[tuple[Item, Outcome]] = iter(())
-    """Items that have their final state, for a search that learns from them."""
+    recorded: Iterator[Recorded] = iter(())
+    """Every item with what became of it, in order, for a search that learns from them."""
     waiting: int = 0
     items: Callable[[], Iterator[Item]] = lambda: iter(())
     """Every item that is recorded, in order, as often as it is asked for."""
@@ -116,8 +126,11 @@ class Hooks:
     def discard(self) -> None:
         """Remove what runs of this workload wrote: it was asked for with `apart`. May be called twice."""
 
-    def close(self) -> None:
-        """The session is over, however it ended: nothing that `source` began goes on. May be called twice."""
+    def close(self, *, replaced: bool = False) -> None:
+        """The session is over, however it ended: nothing that `source` began goes on. May be called twice.
+
+        `replaced`: another driver has the run now, and nothing is said in its name.
+        """
 
 
 class PoolJob(Protocol):
@@ -191,4 +204,4 @@ class PoolJob(Protocol):
 
     def discard(self) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self, *, replaced: bool = False) -> None: ...

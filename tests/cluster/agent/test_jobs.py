@@ -51,7 +51,8 @@ def test_a_driver_that_takes_up_an_old_run_is_seen_at_once(tmp_path: Path) -> No
     with RunStore.open(str(tmp_path), store.run, write=False):
         assert jobs._stamp(record) == before, "somebody only looks"
     assert jobs._stamp(record) == before
-    with RunStore.open(str(tmp_path), store.run, write=True, now=2.0):
+    with RunStore.open(str(tmp_path), store.run, write=True, now=2.0) as driver:
+        driver.journal()
         assert jobs._stamp(record) != before
 
 
@@ -97,6 +98,7 @@ def test_a_folder_that_cannot_be_unpacked_leaves_the_one_that_is_there(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     folder = jobs.receive("lab", "run-1", archive_of(first=None), {})
     assert os.listdir(folder) == ["first"]
+    assert os.stat(there.data_folder("lab")).st_mode & 0o077 == 0, "cluster files name hosts and storages"
     with pytest.raises(ClusterError, match="cannot be unpacked"):
         jobs.receive("lab", "run-1", archive_of(second=None, bad="/etc/passwd"), {})
     assert os.listdir(folder) == ["first"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from shoal.cluster.agent import speed as module
 from shoal.cluster.agent.speed import Round, speed, time_share
 
 QUOTA = Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
@@ -56,15 +57,19 @@ def test_standstills_that_come_at_any_moment_are_no_quota() -> None:
     assert time_share(found) == 1.0
 
 
-def test_a_speed_is_measured() -> None:
-    assert 0.05 < speed() < 20
+def test_a_host_that_takes_twice_the_time_for_the_same_work_is_half_as_fast(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work, once = module._work, speed()
+    monkeypatch.setattr(module, "_work", lambda: (work(), work()))
+    assert speed() == pytest.approx(once / 2, rel=0.25)
 
 
 @pytest.fixture
 def half() -> Iterator[Path]:
     """A control group that gets half a CPU's time."""
-    if os.geteuid() != 0 or not os.access(QUOTA, os.W_OK):
-        pytest.skip("needs root, and control groups (version 1) that it may make")
+    if not os.access(QUOTA, os.W_OK):
+        pytest.skip("needs control groups (version 1) that it may make")
     group = QUOTA.parent / f"shoal-test-{os.getpid()}"
     group.mkdir()
     (group / QUOTA.name).write_text("50000")
@@ -80,6 +85,6 @@ def test_half_a_cpu_is_half_the_speed(half: Path) -> None:
         return [float(text) for text in done.stdout.split()]
 
     slow, cpus = measured(half)
-    fast, _ = measured(half.parent)
+    fast = max(measured(half.parent)[0] for _ in range(3))  # Others may have had the core meanwhile.
     assert cpus == 0.5
     assert slow / fast == pytest.approx(0.5, rel=0.25)

@@ -11,16 +11,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shoal import namespaces
 from shoal.cluster.agent import starting
-from shoal.cluster.agent.values import NODE_FILE, NodeFacts, NodeRequest, node_folder
-
-needs_root = pytest.mark.skipif(
-    not namespaces.possible(), reason="needs root: only root may keep a cluster in a network of its own"
+from shoal.cluster.agent.command import Ports, ray_start
+from shoal.cluster.agent.values import (
+    NODE_FILE,
+    TOKEN_FILE,
+    HostFacts,
+    NodeFacts,
+    NodeRequest,
+    base_folder,
+    node_folder,
 )
+from shoal.errors import ClusterError
+
+HOST = HostFacts("one", "3.11", "0.1", "2.60", 2.0, 1 << 32, (), 1.0)
 
 
 @pytest.fixture
@@ -52,7 +61,7 @@ def leave_node(host: str, network: str) -> None:
     Path(node_folder("lab", host), NODE_FILE).write_text(json.dumps(facts._asdict()))
 
 
-@needs_root
+@pytest.mark.root
 def test_the_network_of_a_cluster_stays_until_its_last_node_goes(folder: Path) -> None:
     network = network_of_head()
     for host in ("one", "two"):
@@ -67,7 +76,7 @@ def test_the_network_of_a_cluster_stays_until_its_last_node_goes(folder: Path) -
     assert str(folder) not in Path("/proc/self/mounts").read_text()
 
 
-@needs_root
+@pytest.mark.root
 def test_a_head_that_is_brought_back_from_inside_still_knows_the_outside(folder: Path) -> None:
     ours = os.stat(namespaces.MINE).st_ino
     network = network_of_head()
@@ -84,7 +93,7 @@ def test_a_head_that_is_brought_back_from_inside_still_knows_the_outside(folder:
     assert found[1] != ours
 
 
-@needs_root
+@pytest.mark.root
 def test_the_driver_of_a_detached_run_begins_outside(folder: Path) -> None:
     network = network_of_head()
     (folder / "sitecustomize.py").write_text(
@@ -124,3 +133,49 @@ def test_agents_take_turns_also_when_one_of_them_removes_the_lock(folder: Path) 
     for thread in threads:
         thread.join()
     assert inside == ["in", "out"] * 4
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+def test_a_node_starts_though_another_user_took_the_name_of_its_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    os.chown(base_folder(), 12345, 12345)
+    node = node_folder("lab", "one")
+    with starting._only_one(node):
+        assert node.startswith(f"{folder}/cache/shoal/")
+
+
+def request(**given: Any) -> NodeRequest:
+    return NodeRequest(**{"cluster": "lab", "host": "one", "token": "secret", **given})
+
+
+def test_a_head_listens_for_jobs_on_loopback_only_and_wants_the_token(folder: Path) -> None:
+    node = node_folder("lab", "one")
+    command = ray_start(request(), node, "10.0.0.1", HOST, Ports(1, 2))
+    assert "--dashboard-host=127.0.0.1" in command.arguments
+    assert (command.environment["RAY_AUTH_MODE"], command.environment["RAY_AUTH_TOKEN_PATH"]) == (
+        "token",
+        f"{node}/{TOKEN_FILE}",
+    )
+    assert "secret" not in " ".join(command.arguments)
+
+
+def test_without_a_token_nothing_listens_where_others_can_reach_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: started.append(command))
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.2 50000 10.0.0.1 22")
+    with pytest.raises(ClusterError, match=r"Refused to listen on 10\.0\.0\.1 without a token"):
+        starting._start(request(token=""), node_folder("lab", "one"), HOST)
+    assert started == []
+
+
+def test_a_node_that_runs_is_not_given_to_who_has_another_token(folder: Path) -> None:
+    node = node_folder("lab", "one")
+    os.makedirs(node)
+    Path(node, TOKEN_FILE).write_text("secret")
+    starting._check_token(request(), node)
+    with pytest.raises(ClusterError, match="does not accept the token"):
+        starting._check_token(request(token="other"), node)

@@ -89,6 +89,7 @@ def docker_with(*command: str) -> str:
     pytest.skip(f"no docker here has the command `{' '.join(command)}`")
 
 
+@pytest.mark.machine
 @pytest.mark.parametrize("name", [name for name, (_, to, _) in EXPORTS.items() if to == "swarm"])
 def test_docker_accepts_the_stack(name: str) -> None:
     docker = docker_with("stack", "config")

@@ -20,18 +20,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import kubernetes
 import pytest
 import yaml
+from kubernetes.client.rest import ApiException
 
+from servers.processes import free_ports
 from shoal import spec
 from shoal.cluster.containers.documents import Versions
 from shoal.cluster.containers.kubernetes import KubernetesProvider
 from shoal.errors import ClusterError
 
-pytest.importorskip("kubernetes")
-import kubernetes
-from kubernetes.client.rest import ApiException
-
+SERVERS = ["small", pytest.param("real", marks=pytest.mark.machine)]
 SMALL = Path(__file__).parent / "small_api_server.py"
 NAMESPACE = "default"
 VERSIONS = Versions("3.11", "2.60.0", "0.1.0")
@@ -55,12 +55,6 @@ class Server(NamedTuple):
     admin: str
     nobody: str
     certificate: str | None = None
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @contextlib.contextmanager
@@ -88,7 +82,7 @@ def real(folder: Path, crds: list[dict[str, Any]]) -> Iterator[Server]:
     program, etcd = os.environ.get("SHOAL_KUBE_APISERVER"), shutil.which("etcd")
     if not program or not etcd:
         pytest.skip("no kube-apiserver: SHOAL_KUBE_APISERVER does not name one, or etcd is not installed")
-    client, peer, port = (free_port() for _ in range(3))
+    client, peer, port = free_ports(3)
     (folder / "tokens.csv").write_text('admin,admin,1,"system:masters"\nnobody,nobody,2,"nobodies"\n')
     key = folder / "key.pem"
     subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
@@ -190,7 +184,7 @@ def crd_of(schema: Any) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="module", params=["small", "real"])
+@pytest.fixture(scope="module", params=SERVERS)
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, crd_schemas: Any
 ) -> Iterator[Server]:
@@ -199,12 +193,9 @@ def server(
         with real(folder, [crd_of(crd_schemas.plain("RayCluster"))]) as found:
             yield found
         return
-    options: list[str] = []
-    with contextlib.suppress(pytest.skip.Exception):  # Without the schema it accepts every RayCluster.
-        schema = folder / "schema.json"
-        schema.write_text(json.dumps(crd_schemas.strict("RayCluster")))
-        options = ["--schema", str(schema)]
-    with small(*options) as found:
+    schema = folder / "schema.json"
+    schema.write_text(json.dumps(crd_schemas.strict("RayCluster")))
+    with small("--schema", str(schema)) as found:
         yield found
 
 
@@ -443,7 +434,7 @@ def test_a_wrong_token_is_told_so(server: Server, use: Callable[..., None]) -> N
         provider().status()
 
 
-@pytest.mark.parametrize("which", ["small", "real"])
+@pytest.mark.parametrize("which", SERVERS)
 def test_without_kuberay_it_says_how_to_install_it(
     which: str, use: Callable[..., None], tmp_path: Path
 ) -> None:
@@ -470,7 +461,7 @@ def test_an_unknown_context_is_named(small_server: Server, use: Callable[..., No
 
 
 def test_a_server_that_is_not_there_is_an_error_at_once(use: Callable[..., None]) -> None:
-    use(Server(f"http://127.0.0.1:{free_port()}", "admin", "nobody"))
+    use(Server(f"http://127.0.0.1:{free_ports(1)[0]}", "admin", "nobody"))
     with pytest.raises(ClusterError, match="cannot be reached to look at RayClusters"):
         provider().status()
 

@@ -6,7 +6,6 @@ The image is made of this machine's Python, Ray and Shoal. What one host cannot 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import subprocess
 import sys
@@ -53,8 +52,6 @@ def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
 @pytest.fixture(scope="module")
 def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Docker]:
     """A Docker engine that is a swarm of one, in a network namespace where nothing else is."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to start a Docker engine")
     for program in ("dockerd", "docker", "unshare", "ip", "ldd"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
@@ -109,8 +106,9 @@ def states(of: SwarmProvider) -> dict[str, str]:
     return {status.host: status.state for status in of.status()}
 
 
+@pytest.mark.machine
 @pytest.mark.root
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.ray
 def test_a_stack_runs_ray_with_a_token(docker: Docker, image: str) -> None:
     import json
@@ -145,8 +143,9 @@ def test_a_stack_runs_ray_with_a_token(docker: Docker, image: str) -> None:
     assert docker.do("look", "network", "ls", "-q", "--filter", "name=lab") == ""
 
 
+@pytest.mark.machine
 @pytest.mark.root
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.ray
 def test_an_exported_job_runs_its_sweep(docker: Docker, image: str, tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text(
@@ -183,8 +182,9 @@ def _ended(docker: Docker) -> str | None:
     return state[0] if state and state[0] in ("Complete", "Failed", "Rejected") else None
 
 
+@pytest.mark.machine
 @pytest.mark.root
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.ray
 def test_a_port_of_the_head_is_reached_through_loopback(docker: Docker, image: str) -> None:
     lab = provider(docker)
@@ -209,8 +209,9 @@ def test_a_port_of_the_head_is_reached_through_loopback(docker: Docker, image: s
         lab.down(lambda line: None)
 
 
+@pytest.mark.machine
 @pytest.mark.root
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_image_that_is_not_there_is_an_error_with_the_reason(docker: Docker) -> None:
     lab = provider(docker, LAB.replace(IMAGE, "nowhere.invalid/none:1"), ready_timeout_s=10.0)
     try:
@@ -227,6 +228,7 @@ def test_without_docker_it_says_so() -> None:
         provider(Docker(program=["no-such-docker"])).status()
 
 
+@pytest.mark.machine
 def test_without_an_engine_it_says_so(tmp_path: Path) -> None:
     if shutil.which("docker") is None:
         pytest.skip("docker is not installed")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from shoal.files.machine import machine_name
 from shoal.store import run_folder
 from shoal.store.lock import RunLock
 from shoal.work.infer.driving import address, is_alive
@@ -32,7 +33,7 @@ def test_a_run_of_this_home_is_alive_as_long_as_its_lock_is_held(home: str, outp
         lock.release()
     assert is_alive(RUN, told, home) is False
     os.rename(run_folder(home, RUN), os.path.join(home, "removed"))
-    assert is_alive(RUN, told, home) is False
+    assert is_alive(RUN, told, home) is None, "it may be hidden from us"
 
 
 def test_a_run_of_another_home_of_this_machine_is_seen_where_the_output_is_here(
@@ -53,8 +54,22 @@ def test_of_a_run_of_another_machine_nothing_is_known(tmp_path: Path, told: str)
     assert is_alive(RUN, told, str(tmp_path / ".shoal")) is None
 
 
+def test_a_copy_of_a_run_in_our_home_says_nothing_of_its_driver_elsewhere(home: str) -> None:
+    """It was resumed here once, and is driven from another machine by now."""
+    assert is_alive(RUN, "0123456789abcdef0123456789abcdef:/home/me/.shoal", home) is None
+
+
+def test_a_lock_that_is_free_proves_nothing_where_another_machine_drives(home: str) -> None:
+    """On a disk that both see, with locks that each has for itself."""
+    assert is_alive(RUN, f"0123456789abcdef0123456789abcdef:{home}", home) is None
+
+
+def test_the_machine_of_an_earlier_version_is_known_by_its_name(home: str) -> None:
+    assert is_alive(RUN, f"{os.uname().nodename}:{home}", home) is False
+
+
 def test_a_storage_that_others_read_is_not_told_the_names_of_folders(home: str) -> None:
     told = address(home, "s3://bucket/out")
     assert "/" not in told
-    assert os.uname().nodename not in told
+    assert machine_name() not in told
     assert told != address(f"{home}2", "s3://bucket/out")

@@ -75,7 +75,8 @@ def test_several_arrays_in_a_value_are_not_made_one() -> None:
 
 @pytest.mark.torch
 def test_tensors_become_an_array() -> None:
-    torch: Any = pytest.importorskip("torch")
+    import torch
+
     batch = stacked([torch.ones(2, 3, requires_grad=True), torch.zeros(2, 3)])
     assert isinstance(batch, np.ndarray)
     assert batch.dtype == np.float32

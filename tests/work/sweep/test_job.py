@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shoal import spec as specs
 from shoal.errors import SpecError
-from shoal.model import Node, Outcome
+from shoal.model import Node
 from shoal.model.profile import Profile
 from shoal.spec import Cell
 from shoal.work.job import Past
@@ -156,8 +156,14 @@ def test_a_plan_says_what_it_decided_and_why_and_predicts_nothing_it_does_not_kn
     plan = job(tmp_path).plan(NODES, 2, None)
     assert plan.workers == 2
     assert plan.predicted_seconds is None
-    assert {decision.name for decision in plan.decisions} >= {"workers", "order", "chunk", "prediction"}
-    assert all(decision.why for decision in plan.decisions)
+    assert [(decision.name, decision.choice) for decision in plan.decisions] == [
+        ("workers", 2),
+        ("order", "as given, then longest first"),
+        ("chunk", 1),
+        ("prediction", None),
+    ]
+    assert plan.decisions[0].why == "a with 2 CPU in all hold 2 workers of 1 CPU"
+    assert "has not been run here before" in plan.decisions[3].why
 
 
 def test_a_plan_predicts_from_what_was_measured(tmp_path: Path) -> None:
@@ -167,44 +173,3 @@ def test_a_plan_predicts_from_what_was_measured(tmp_path: Path) -> None:
     assert plan.predicted_seconds is not None
     assert plan.predicted_seconds.mid == pytest.approx(20.1)
     assert [placement.item for placement in plan.placements] == ["t0001", "t0002", "t0003"]
-
-
-def test_a_search_stops_at_its_count_and_learns_from_an_earlier_session(tmp_path: Path) -> None:
-    made = job(
-        tmp_path,
-        trials={"search": {"a": {"float": [0, 1]}}, "count": 5, "seed": 1},
-        objective={"metric": "score", "goal": "max"},
-    )
-    first = made.source(Past())
-    items = [*first.take(2, 2)]
-    for item in items:
-        first.ended(item, Outcome("done", {"score": item.params["a"]}))
-    past = Past(3, {}, iter([(item, Outcome("done", {"score": 1.0})) for item in items]))
-    assert [item.seq for item in taken(made.source(past))] == [3, 4, 5]
-
-
-def test_a_repeated_search_tells_the_mean_once_all_repeats_have_ended(tmp_path: Path) -> None:
-    made = job(
-        tmp_path,
-        trials={"search": {"a": {"int": [0, 9]}}, "count": 2, "repeat": 3, "seed": 1},
-        objective={"metric": "score", "goal": "max"},
-    )
-    source = made.source(Past())
-    items = taken(source)
-    assert [item.params for item in items[:3]] == [items[0].params] * 3
-    for item in items:
-        source.ended(item, Outcome("done", {"score": 1.0}))
-
-
-def test_a_search_that_learns_does_not_run_far_ahead_of_what_it_knows(tmp_path: Path) -> None:
-    made = job(
-        tmp_path,
-        trials={"search": {"a": {"float": [0, 1]}}, "count": 100, "seed": 1},
-        objective={"metric": "score", "goal": "max"},
-    )
-    source = made.source(Past())
-    items = [*source.take(50, 3)]
-    assert len(items) == 6
-    assert source.take(50, 3) == []
-    source.ended(items[0], Outcome("done", {"score": 1.0}))
-    assert len(source.take(50, 3)) == 1

@@ -209,7 +209,7 @@ def test_a_folder_a_pipe_and_an_unknown_extension_are_refused(tmp_path: Path) ->
     assert "cannot be read" in told("x" * 5000 + ".csv")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.user
 def test_a_file_that_may_not_be_read_is_an_error(tmp_path: Path) -> None:
     path = saved(tmp_path, "t.csv", "a\n1\n")
     os.chmod(path, 0)

@@ -207,7 +207,9 @@ def work(folder: Path, params: Mapping[str, Any], monkeypatch: pytest.MonkeyPatc
 def test_a_trial_runs_the_workload_in_a_home_of_its_own_and_removes_the_output(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / "infer.yaml").write_text(INFER.replace("out/", "{path: out/, preserve_order: true}"))
+    (folder / "infer.yaml").write_text(
+        INFER.replace("out/", "{path: out/, preserve_order: true, json: label}")
+    )
     found = WorkloadTrial("infer.yaml").run(work(folder, {"tune.batch": 4, "limit": 10}, monkeypatch))
     assert found is not None
     assert (found["rows"], found["batch"]) == (10, "4")

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from shoal.cluster.agent import jobs, looking, notebook, starting, there
@@ -19,7 +20,10 @@ from shoal.errors import ClusterError, ShoalError
 
 
 def _receive(request: Mapping[str, Any]) -> Any:
-    return jobs.receive(request["key"], request["run"], sys.stdin.buffer.read(), request["as_cluster"])
+    new = request.get("new", False)  # Not said by an older Shoal.
+    return jobs.receive(
+        request["key"], request["run"], sys.stdin.buffer.read(), request["as_cluster"], new=new
+    )
 
 
 def _submit(request: Mapping[str, Any]) -> Any:
@@ -29,6 +33,8 @@ def _submit(request: Mapping[str, Any]) -> Any:
 def _forget(request: Mapping[str, Any]) -> Any:
     """What was shipped for a run that is removed."""
     shutil.rmtree(there.workload_folder(request["key"], request["run"]), ignore_errors=True)
+    with suppress(OSError):
+        os.unlink(there.lock_file(there.job_file(request["key"], request["run"])))
 
 
 def _notebook(request: Mapping[str, Any]) -> Any:

@@ -19,17 +19,25 @@ from shoal import namespaces
 from shoal.cluster.agent import looking, there
 from shoal.cluster.agent.values import TOKEN_FILE, node_folder
 from shoal.errors import ClusterError
-from shoal.files import write_secret
+from shoal.files import make_private, write_secret
 
 PATIENCE_S = 90.0
 TOLD_LINES = 12
 
 
-def receive(key: str, run: str, archive: bytes, cluster: Mapping[str, Any]) -> str:
-    """Unpack a workload's folder, and write the cluster file for the driver; the folder."""
+def receive(key: str, run: str, archive: bytes, cluster: Mapping[str, Any], *, new: bool = False) -> str:
+    """Unpack a workload's folder, and write the cluster file for the driver; the folder.
+
+    In place of what was there of that run; a `new` one must not be there already, under an id that came up twice.
+    """
     folder = there.workload_folder(key, run)
+    if new and (os.path.lexists(folder) or os.path.lexists(there.run_folder(key, run))):
+        raise ClusterError(
+            f"There is another run {run} on the head already.", hint="Try again: it gets another id."
+        )
     aside = f"{folder}.{secrets.token_hex(3)}.part"
     try:
+        make_private(there.data_folder(key))
         os.makedirs(aside, mode=0o700)
         with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
             opened.extractall(aside, filter="data")
@@ -88,9 +96,8 @@ def _find_ray(request: Mapping[str, Any]) -> tuple[str, str | None]:
 
 def _write_job(request: Mapping[str, Any], home: str) -> str:
     """In a file that only its owner can read: variables may be secrets."""
-    folder = os.path.join(there.data_folder(request["key"]), "jobs")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    path = os.path.join(folder, f"{request['run']}.json")
+    path = there.job_file(request["key"], request["run"])
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     job = {name: request.get(name) for name in ("arguments", "folder", "environment")} | {"home": home}
     write_secret(path, json.dumps(job))
     return path

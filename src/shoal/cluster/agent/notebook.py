@@ -22,6 +22,8 @@ from shoal.model.marks import NODE_VARIABLE
 FILE = "notebook.json"
 LOG = "notebook.log"
 START_S = 60.0
+LOOPBACK, LISTENING = f"{int.from_bytes(bytes((127, 0, 0, 1)), sys.byteorder):08X}", "0A"
+"""127.0.0.1 and the state of a socket, as the kernel's table of sockets has them."""
 
 
 class Notebook(NamedTuple):
@@ -43,7 +45,7 @@ def start(folder: str) -> Notebook:
     os.makedirs(folder, mode=0o700, exist_ok=True)
     notebook = Notebook(free_port(), secrets.token_hex(24))
     with open(os.path.join(folder, LOG), "wb") as log:
-        subprocess.Popen(
+        process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1"),
                 *(f"--port={notebook.port}", "--ServerApp.port_retries=0", "--allow-root"),
@@ -55,7 +57,7 @@ def start(folder: str) -> Notebook:
             stderr=log,
             start_new_session=True,
         )
-    _wait(notebook, folder)
+    _wait(notebook, folder, process)
     _write(folder, notebook)
     return notebook
 
@@ -75,10 +77,10 @@ def _token(file: str) -> dict[str, str]:
     return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": file} if os.path.exists(file) else {}
 
 
-def _wait(notebook: Notebook, folder: str) -> None:
+def _wait(notebook: Notebook, folder: str, process: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + START_S
     while not _answers(notebook):
-        if time.monotonic() > until:
+        if process.poll() is not None or time.monotonic() > until:
             with open(os.path.join(folder, LOG), encoding="utf-8", errors="replace") as log:
                 lines = [line.strip() for line in log if line.strip()]
             raise ClusterError(f"JupyterLab did not start: {lines[-1] if lines else 'it said nothing'}")
@@ -86,6 +88,9 @@ def _wait(notebook: Notebook, folder: str) -> None:
 
 
 def _answers(notebook: Notebook) -> bool:
+    """Asked only if it is this user's: on a machine that others use, one of them may listen where ours did."""
+    if not _is_ours(notebook.port):
+        return False
     request = urllib.request.Request(
         f"http://127.0.0.1:{notebook.port}/api/status", headers={"Authorization": f"token {notebook.token}"}
     )
@@ -94,6 +99,18 @@ def _answers(notebook: Notebook) -> bool:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False
+
+
+def _is_ours(port: int) -> bool:
+    """Whether what listens at this port of loopback was opened by this user."""
+    place = f"{LOOPBACK}:{port:04X}"
+    try:
+        with open("/proc/thread-self/net/tcp", encoding="ascii") as file:
+            sockets = [line.split() for line in file]
+    except OSError:
+        return False
+    owners = [each[7] for each in sockets if each[1] == place and each[3] == LISTENING]
+    return bool(owners) and set(owners) == {str(os.getuid())}
 
 
 def _read(folder: str) -> Notebook | None:

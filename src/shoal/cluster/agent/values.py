@@ -8,6 +8,8 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from shoal.files import own_folder
+
 LONGEST_FOLDER = 40
 """Ray keeps sockets a few folders deeper, and the whole path of a socket has at most 107 characters."""
 ANSWER = "shoal-agent: "
@@ -73,7 +75,7 @@ class NodeFacts(NamedTuple):
 def base_folder() -> str:
     """Where nodes keep their things on this host."""
     temporary = tempfile.gettempdir()
-    return os.path.join(temporary if len(temporary) <= LONGEST_FOLDER else "/tmp", f"shoal-{os.getuid()}")
+    return own_folder(temporary if len(temporary) <= LONGEST_FOLDER else "/tmp")
 
 
 def node_folder(cluster: str, host: str) -> str:

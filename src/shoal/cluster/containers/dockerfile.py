@@ -82,9 +82,9 @@ def _sorted_out(requirements: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _ignore(left_out: Sequence[str]) -> str:
-    """The patterns of a shipped folder, as docker writes them: a name counts at any depth."""
+    """The patterns of a shipped folder, as docker writes them: a name counts at any depth, the last one decides."""
     lines = []
-    for pattern in dict.fromkeys(left_out):
-        clean = pattern.replace("[!", "[^").lstrip("/")
-        lines.append(clean if "/" in clean else f"**/{clean}")
+    for pattern in left_out:
+        clean = pattern.removeprefix("!").replace("[!", "[^").lstrip("/")
+        lines.append(("!" if pattern[0] == "!" else "") + (clean if "/" in clean else f"**/{clean}"))
     return "\n".join(lines) + "\n"

@@ -8,7 +8,6 @@ import selectors
 import socket
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from shoal.engine import fitting
 from shoal.engine.base import Reservation
@@ -20,6 +19,7 @@ from shoal.engine.workers.talking import Known, Talking
 from shoal.model import (
     Event,
     Factory,
+    ItemEnded,
     Need,
     Node,
     Place,
@@ -27,7 +27,9 @@ from shoal.model import (
 )
 
 FORGIVEN = 2
-"""How often the process that starts workers may die before its death counts against what ran."""
+"""How often the process that starts workers may die before its death counts against workers that ran nothing."""
+LOOK_S = 1.0
+"""How often, at least, it is looked whether that process still answers."""
 BURST = 64
 PAUSE_S = 0.0015
 """After a burst of events, let more arrive instead of being woken for each one."""
@@ -36,11 +38,14 @@ PAUSE_S = 0.0015
 class _Worker(Known):
     """A worker process on this machine."""
 
-    __slots__ = ("connection",)
+    __slots__ = ("connection", "zygote")
 
-    def __init__(self, number: int, place: Place, log_file: str, connection: Connection) -> None:
+    def __init__(
+        self, number: int, place: Place, log_file: str, connection: Connection, zygote: spawning.ZygoteClient
+    ) -> None:
         super().__init__(number, place, log_file)
         self.connection = connection
+        self.zygote = zygote
 
 
 class LocalEngine(Talking):
@@ -74,7 +79,12 @@ class LocalEngine(Talking):
         self._events: list[Event] = []
         self._selector = selectors.DefaultSelector()
         self._zygote: spawning.ZygoteClient | None = None
+        """The one that new workers are forked from, while none is suspected."""
+        self._zygotes: set[spawning.ZygoteClient] = set()
         self._zygotes_lost = 0
+        self._suspects: set[int] = set()
+        """Items that ran when a zygote died under several workers: one of them may have killed it. Until all of them
+        have ended, each new worker has a zygote of its own, so that the next death shows whose doing it was."""
         self._numbers = 0
         self._busy = False
         self._closed = False
@@ -111,11 +121,11 @@ class LocalEngine(Talking):
         number = self._numbers
         ours, theirs = socket.socketpair()
         log_file = f"logs/{self._session}-{number}.log"
-        worker = _Worker(number, place, log_file, Connection(ours))
+        zygote = self._ask()
+        worker = _Worker(number, place, log_file, Connection(ours), zygote)
         self._workers[number] = worker
         self._selector.register(ours, selectors.EVENT_READ, worker)
         request = {
-            "worker": number,
             "factory": factory._asdict(),
             "log": os.path.join(self._root, log_file),
             "root": self._root,
@@ -126,14 +136,20 @@ class LocalEngine(Talking):
         }
         with theirs, contextlib.suppress(OSError):
             # A zygote that has just died is noticed by `wait`, which then reports this worker as lost.
-            self._ask().spawn(request, theirs)
+            zygote.spawn(number, factory.target, theirs)
+        self._send(number, request)
         return number
 
     def _ask(self) -> spawning.ZygoteClient:
-        if self._zygote is None:
-            self._zygote = spawning.take(self._python)
-            self._selector.register(self._zygote.socket, selectors.EVENT_READ, None)
-        return self._zygote
+        """The zygote for a new worker."""
+        if self._zygote is not None and not self._suspects:
+            return self._zygote
+        zygote = spawning.take(self._python)
+        self._zygotes.add(zygote)
+        self._selector.register(zygote.socket, selectors.EVENT_READ, zygote)
+        if not self._suspects:
+            self._zygote = zygote
+        return zygote
 
     def end(self, worker: int) -> None:
         if worker in self._workers:
@@ -141,12 +157,12 @@ class LocalEngine(Talking):
             self._send(worker, ["end"])
 
     def kill(self, worker: int) -> None:
-        if worker in self._workers and self._zygote is not None:
+        if worker in self._workers:
             self._workers[worker].cause = "killed"
             with contextlib.suppress(OSError):
-                self._zygote.kill(worker)
+                self._workers[worker].zygote.kill(worker)
 
-    def _send(self, number: int, message: list[Any]) -> None:
+    def _send(self, number: int, message: object) -> None:
         worker = self._workers.get(number)
         if worker is None or not worker.connection.open:
             return  # It is gone, or about to be: `WorkerLost` comes, or has come.
@@ -170,18 +186,19 @@ class LocalEngine(Talking):
                 self._tick()
             if self._events:
                 break
-            left = min(until, self._reservations.next_tick()) - now
+            left = min(until, self._reservations.next_tick(), now + LOOK_S) - now
             for key, mask in self._selector.select(max(0.0, left)):
                 self._ready(key.data, mask)
+            self._look_at_zygotes()
             if not self._events and self.now() >= until:
                 break
         events, self._events = self._events, []
         self._busy = len(events) >= BURST
         return events
 
-    def _ready(self, worker: _Worker | None, mask: int) -> None:
-        if worker is None:
-            self._hear_zygote()
+    def _ready(self, worker: _Worker | spawning.ZygoteClient, mask: int) -> None:
+        if isinstance(worker, spawning.ZygoteClient):
+            self._hear_zygote(worker)
         elif worker.number in self._workers:
             if mask & selectors.EVENT_WRITE:
                 worker.connection.flush()
@@ -193,7 +210,7 @@ class LocalEngine(Talking):
                     # Its end comes from the zygote; a process that only closed the socket is of no use any more.
                     self._selector.unregister(worker.connection.socket)
                     with contextlib.suppress(OSError):
-                        self._ask().kill(worker.number)
+                        worker.zygote.kill(worker.number)
 
     def _hear(self, worker: _Worker) -> None:
         now = self.now()
@@ -201,30 +218,56 @@ class LocalEngine(Talking):
             event = worker.hear(message, now)
             if event is not None:
                 self._events.append(event)
+                if self._suspects and type(event) is ItemEnded:
+                    self._suspects.discard(event.seq)
 
-    def _hear_zygote(self) -> None:
-        assert self._zygote is not None
-        told = self._zygote.receive()
+    def _hear_zygote(self, zygote: spawning.ZygoteClient) -> None:
+        told = zygote.receive()
         if told is None:
-            self._lose_zygote()
+            self._lose_zygote(zygote, "the process that starts workers was killed")
             return
         for answer in told:
             if answer["exit"] in self._workers:
                 self._lose(self._workers[answer["exit"]], answer["status"], answer["why"])
+                if zygote is not self._zygote:
+                    self._drop(zygote)  # It had no other.
 
-    def _lose_zygote(self) -> None:
-        assert self._zygote is not None
-        self._selector.unregister(self._zygote.socket)
-        self._zygote.close()
-        self._zygote = None
+    def _look_at_zygotes(self) -> None:
+        for zygote in list(self._zygotes):
+            if zygote.is_silent(time.monotonic()):
+                zygote.kill_all()
+                self._lose_zygote(zygote, "the process that starts workers did not answer, and was killed")
+
+    def _drop(self, zygote: spawning.ZygoteClient) -> None:
+        self._selector.unregister(zygote.socket)
+        self._zygotes.remove(zygote)
+        zygote.close()
+
+    def _lose_zygote(self, zygote: spawning.ZygoteClient, why: str) -> None:
+        """All of its workers are gone. Of a shared one nobody knows which of them did it, so nobody is to blame yet."""
+        shared = zygote is self._zygote
+        self._zygote = None if shared else self._zygote
+        self._drop(zygote)
         self._zygotes_lost += 1
-        for worker in list(self._workers.values()):
-            # Nobody knows which of them did it, so nobody is to blame; until it happens again and again.
-            worker.cause = "node" if self._zygotes_lost <= FORGIVEN else worker.cause
-            self._lose(worker, None, "the process that starts workers was killed")
+        for worker in [worker for worker in self._workers.values() if worker.zygote is zygote]:
+            self._hear_rest(worker)
+            forgiven = shared if worker.running is not None else self._zygotes_lost <= FORGIVEN
+            if worker.running is not None and shared:
+                self._suspects.add(worker.running[0])
+            if worker.cause == "crash" and forgiven:
+                worker.cause = "node"
+            self._lose(worker, None, why if forgiven else f"{why} while only this item ran under it")
 
     def _lose(self, worker: _Worker, status: int | None, why: str | None) -> None:
         """The process is gone: hear what it said last, free its place, tell."""
+        self._hear_rest(worker)
+        worker.connection.close()
+        del self._workers[worker.number]
+        self._reservations.give(worker.place)
+        cause, reason = worker.end(status, why)
+        self._events.append(WorkerLost(worker.number, self.now(), cause, reason, worker.running))
+
+    def _hear_rest(self, worker: _Worker) -> None:
         if worker.connection.open:
             self._selector.unregister(worker.connection.socket)
             while worker.connection.open:
@@ -232,11 +275,7 @@ class LocalEngine(Talking):
                 self._hear(worker)
                 if len(self._events) == before:
                     break
-        worker.connection.close()
-        del self._workers[worker.number]
-        self._reservations.give(worker.place)
-        cause, reason = worker.end(status, why)
-        self._events.append(WorkerLost(worker.number, self.now(), cause, reason, worker.running))
+            worker.connection.open = False
 
     def close(self) -> None:
         if self._closed:
@@ -247,8 +286,8 @@ class LocalEngine(Talking):
         self._workers.clear()
         self._reservations.clear()
         self._events.clear()
-        if self._zygote is not None:
-            self._zygote.close()
-            self._zygote = None
+        for zygote in self._zygotes:
+            zygote.close()
+        self._zygotes.clear()
         self._selector.close()
         self._leases.close()

@@ -16,7 +16,8 @@ from typing import Any
 from shoal.engine import leasing
 from shoal.engine.leasing import Claim
 from shoal.errors import AccessDenied, EngineError
-from shoal.files import ensure_ours
+from shoal.files import ensure_ours, own_folder
+from shoal.files.machine import process_start
 from shoal.model import Need, Node, Place
 
 TABLE_VARIABLE = "SHOAL_LEASES"
@@ -28,21 +29,7 @@ def table_path() -> str:
     if path := os.environ.get(TABLE_VARIABLE):
         return os.path.abspath(path)
     base = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("TMPDIR") or "/tmp"
-    return os.path.join(base, f"shoal-{os.getuid()}", "leases.json")
-
-
-def process_start(pid: int) -> int | None:
-    """When the process started, in the system's ticks: with the id, a name no later process has. None: not alive."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
-    except OSError:
-        pass
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return None
-    return 0 if not os.path.exists("/proc/self/stat") else None
+    return os.path.join(own_folder(base), "leases.json")
 
 
 class Leases:

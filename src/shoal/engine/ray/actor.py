@@ -24,7 +24,7 @@ from shoal.engine.workers import messages, packages, parcels
 from shoal.engine.workers.connection import Connection
 from shoal.engine.workers.spawning import ZygoteClient
 from shoal.errors import ShoalError
-from shoal.files import make_private
+from shoal.files import make_private, own_folder
 from shoal.model.marks import NODE_VARIABLE
 from shoal.model.packages import Packages
 
@@ -117,7 +117,8 @@ class WorkerActor:
         # Which GPUs are this worker's, only Ray knows: other programs on the node have theirs from it, too.
         here["devices"] = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
         with theirs:
-            self._zygote.spawn({**request, **here}, theirs)
+            self._zygote.spawn(self._worker, request["factory"]["target"], theirs)
+        self._connection.send({**request, **here})
 
     def _now(self) -> float:
         """On this node's clock. The driver finds out how far that is from its own."""
@@ -145,6 +146,9 @@ class WorkerActor:
                 if not message[1]:
                     return
         self._connection.send(message)
+        await self._flush()
+
+    async def _flush(self) -> None:
         while self._connection.backlog:
             await asyncio.sleep(0.001)
             self._connection.flush()
@@ -168,6 +172,7 @@ class WorkerActor:
             return
         loop = asyncio.get_running_loop()
         loop.add_reader(self._zygote.socket, self._hear_zygote)
+        await self._flush()
         told_at = 0.0
         watching = asyncio.create_task(self._checkpoints.watch(lambda: self._running, self._changed.set))
         try:
@@ -257,6 +262,8 @@ class WorkerActor:
 
     def _hear(self) -> None:
         told = self._connection.receive()
+        if not self._connection.open and self._status is None:
+            self._zygote.kill(self._worker)  # It said what is no message, or only closed its socket.
         self._ahead -= messages.settled(told)
         self._gathered += told
 
@@ -295,8 +302,7 @@ class WorkerActor:
 def _base() -> str:
     """Where things are kept on this node: with the node's own, where Shoal started it, so that they go with it."""
     of_node = os.environ.get(NODE_VARIABLE)
-    path = os.path.join(of_node or tempfile.gettempdir(), "work" if of_node else f"shoal-{os.getuid()}")
-    return make_private(path)
+    return make_private(os.path.join(of_node, "work") if of_node else own_folder(tempfile.gettempdir()))
 
 
 def _environment() -> Mapping[str, str]:

@@ -29,6 +29,7 @@ from shoal.engine.ray.worker import RemoteWorker
 from shoal.engine.reservations import Reservations
 from shoal.engine.workers.messages import Message
 from shoal.engine.workers.talking import Talking
+from shoal.engine.workers.worker import encoded
 from shoal.errors import ClusterLost, StoreError
 from shoal.files import Storage
 from shoal.model import (
@@ -135,6 +136,7 @@ class RayEngine(Talking):
         request = {
             "worker": number,
             "factory": factory._asdict(),
+            "blob": encoded(factory.blob),
             "log": log_file,
             "cpu": place.need.cpu,
             "memory_bytes": place.need.memory_bytes,

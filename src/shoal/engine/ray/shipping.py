@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import io
+import logging
 import os
 import shutil
 import tarfile
-from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from shoal.engine.ray import holding
 from shoal.errors import SpecError
-from shoal.leaving_out import IGNORE_FILE, left_out
+from shoal.leaving_out import IGNORE_FILE, travelling
 from shoal.units import format_size
 
 LARGEST_BYTES = 256 << 20
 NAMED = 5
 UNUSED_S = 7 * 24 * 3600.0
 """How long a folder is kept on a node for the next run with the same files."""
+
+_log = logging.getLogger(__name__)
 
 
 class Package(NamedTuple):
@@ -30,7 +32,7 @@ class Package(NamedTuple):
 
 
 def pack(folder: str) -> Package:
-    """The folder without runs, environments, caches and what `.shoalignore` names; too large is an error."""
+    """The folder without what stays at home (`leaving_out`); too large is an error."""
     found = ensure_shippable(folder)
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -45,7 +47,9 @@ def ensure_shippable(folder: str) -> list[str]:
 
     Links that lead out of the folder are an error, too: they would be missing elsewhere.
     """
-    found = sorted(_files(folder, left_out(folder)))
+    found, _ = chosen = travelling(folder)
+    if said := chosen.said():
+        _warn(said)
     _refuse_links(folder, found)
     sizes = [(os.lstat(os.path.join(folder, name)).st_size, name) for name in found]
     total = sum(size for size, _ in sizes)
@@ -58,6 +62,12 @@ def ensure_shippable(folder: str) -> list[str]:
             hint=f"Name what the work does not need in {IGNORE_FILE}, or keep data in storage that all nodes reach.",
         )
     return found
+
+
+@cache
+def _warn(sentence: str) -> None:
+    """Once, though a folder is looked at more than once on its way."""
+    _log.warning("%s", sentence)
 
 
 def _refuse_links(folder: str, found: list[str]) -> None:
@@ -80,18 +90,6 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.uid = entry.gid = entry.mtime = 0
     entry.uname = entry.gname = ""
     return entry
-
-
-def _files(folder: str, patterns: list[str], below: str = "") -> Iterator[str]:
-    with os.scandir(os.path.join(folder, below)) as entries:
-        for entry in entries:
-            path = os.path.join(below, entry.name)
-            if any(fnmatch.fnmatch(entry.name, p) or fnmatch.fnmatch(path, p) for p in patterns):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from _files(folder, patterns, path)
-            elif entry.is_file(follow_symlinks=False) or entry.is_symlink():
-                yield path
 
 
 def unpack(package: Package, cache: str) -> str:

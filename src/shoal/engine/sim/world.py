@@ -76,6 +76,10 @@ class SimWorld:
         if engine.driver.present:
             self._cluster.crash(engine.driver)
 
+    def pass_time(self, seconds: float) -> None:
+        """Let time go by in which no driver does anything: they sleep, or wait for a disk."""
+        self._cluster.clock.advance(self.now() + seconds, ())
+
     def settle(self) -> None:
         """Let everything happen that is bound to happen: cuts end, messages arrive, orphans notice."""
         self._cluster.clock.drain()

@@ -6,6 +6,8 @@ import json
 import socket
 from typing import Any
 
+from shoal.engine.workers import messages
+
 
 class Connection:
     def __init__(self, end: socket.socket) -> None:
@@ -13,14 +15,14 @@ class Connection:
         self.socket = end
         self.open = True
         self._outgoing = bytearray()
-        self._incoming = b""
+        self._incoming = bytearray()
 
     @property
     def backlog(self) -> bool:
         """Whether something still has to be sent: call `flush` when the socket can take more."""
         return bool(self._outgoing)
 
-    def send(self, message: list[Any]) -> None:
+    def send(self, message: Any) -> None:
         self._outgoing += json.dumps(message).encode() + b"\n"
         self.flush()
 
@@ -36,9 +38,13 @@ class Connection:
                 return
             del self._outgoing[:sent]
 
-    def receive(self) -> list[list[Any]]:
-        """Every whole message that has arrived. After the other end is gone, `open` is False."""
-        parts = [self._incoming]
+    def receive(self) -> list[messages.Message]:
+        """Every whole message that has arrived; never raises. After the other end is gone, `open` is False.
+
+        So it is after something arrived that is no message: `broken` is then the last that is heard, and the process at
+        the other end is of no use any more.
+        """
+        found = -1
         while self.open:
             try:
                 data = self.socket.recv(1 << 18)
@@ -49,14 +55,26 @@ class Connection:
             if not data:
                 self.open = False
                 break
-            parts.append(data)
-            if len(data) < 1 << 16:
+            last = data.rfind(b"\n")
+            found = len(self._incoming) + last if last >= 0 else found
+            self._incoming += data
+            if len(data) < 1 << 16 or len(self._incoming) > 2 * messages.MESSAGE_BYTES:
                 break
-        whole, newline, self._incoming = b"".join(parts).rpartition(b"\n")
-        if not newline:
-            return []
-        messages: list[list[Any]] = json.loads(b"[" + whole.replace(b"\n", b",") + b"]")
-        return messages
+        told, why = self._decode(found)
+        if why is None and len(self._incoming) > messages.MESSAGE_BYTES:
+            why = f"it has more than {messages.MESSAGE_BYTES >> 20} MiB"
+        if why is not None:
+            self.open = False
+            told.append(messages.broken(f"what its process said was refused: {why}"))
+        return told
+
+    def _decode(self, end: int) -> tuple[list[messages.Message], str | None]:
+        """Of what has come in, the lines before the line feed at `end`; there is none where that is -1."""
+        if end < 0:
+            return [], None
+        lines = bytes(self._incoming[:end])
+        del self._incoming[: end + 1]
+        return messages.decode(lines)
 
     def close(self) -> None:
         self.open = False

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from shoal.engine.workers import messages, reporting
 from shoal.engine.workers.folders import ItemFolder
+from shoal.engine.workers.forked import ForkedReports
 from shoal.engine.workers.runner import Broken, Cancelled, Failed, NoRoom, Runner, Upcoming, Work
 
 INTERRUPT = getattr(signal, "SIGRTMIN", signal.SIGUSR2) + (5 if hasattr(signal, "SIGRTMIN") else 0)
@@ -27,15 +28,17 @@ BROKEN_STATUS = 71
 
 
 class Harness:
-    """Runs items for one worker. `emit` sends messages at once and may be called from both threads.
+    """Runs items for one worker. `emit` sends encoded messages at once and may be called from any thread.
 
-    `now` is the engine's clock: what is told has to be comparable with what the engine says the time is.
+    `reports` is the path of a file for what processes that items fork report. `now` is the engine's clock: what is told
+    has to be comparable with what the engine says the time is.
     """
 
     def __init__(
         self,
-        emit: Callable[[Sequence[messages.Message]], None],
+        emit: Callable[[Sequence[bytes]], None],
         folder: str,
+        reports: str,
         log_fd: int,
         now: Callable[[], float],
     ) -> None:
@@ -50,6 +53,7 @@ class Harness:
         self._interruptible = False
         self._items = ItemFolder(os.path.join(folder, "items"), keeps=False)
         self._checkpoints = ItemFolder(os.path.join(folder, "checkpoints"), keeps=True)
+        self._forked = ForkedReports(reports)
         self._main = threading.get_ident()
         self._process = os.getpid()
         signal.signal(INTERRUPT, self._interrupted)
@@ -65,7 +69,7 @@ class Harness:
         with self._changed:
             returned = [(entry[0], entry[1]) for entry in self._queue]
             self._queue.clear()
-        self._emit([messages.returned(returned)])
+        self._emit([messages.encode(messages.returned(returned))])
 
     def end(self) -> None:
         with self._changed:
@@ -86,7 +90,7 @@ class Harness:
 
     def loop(self, runner: Runner) -> None:
         """Run items until told to end. An item's end travels together with the start of the next."""
-        told: list[messages.Message] = []
+        told: list[bytes] = []
         while True:
             entry = self._next(block=False)
             if entry is None:
@@ -114,9 +118,7 @@ class Harness:
             seq, attempt, counted, _, params, *_ = self._queue[0]
         return Upcoming(seq, attempt, counted, params)
 
-    def _attempt(
-        self, runner: Runner, entry: messages.Entry, told: list[messages.Message]
-    ) -> messages.Message:
+    def _attempt(self, runner: Runner, entry: messages.Entry, told: list[bytes]) -> bytes:
         seq, attempt, counted, item, params, texts, checkpoint = entry
         last: dict[str, Any] = {}
         report = self._reporter(seq, attempt, last)
@@ -132,8 +134,9 @@ class Harness:
         self._current = work
         reporting.set_current(work)
         began = time.perf_counter()
-        told.append(messages.started(seq, attempt, self._now(), log_start))
+        told.append(messages.encode(messages.started(seq, attempt, self._now(), log_start)))
         self._emit(told)
+        self._forked.begin(seq, attempt, report)
         state, metrics, error = self._run(runner, work)
         seconds = time.perf_counter() - began
         if os.getpid() != self._process:
@@ -145,9 +148,11 @@ class Harness:
         self._checkpoints.leave()
         kept = self._items.leave()
         last.update(metrics)
-        return messages.ended(
-            seq, attempt, self._now(), state, last, error, seconds, log_start, log_end, kept
-        )
+        end = (seconds, log_start, log_end, kept)
+        try:
+            return messages.encode(messages.ended(seq, attempt, self._now(), state, last, error, *end))
+        except ValueError as unfit:
+            return messages.encode(messages.ended(seq, attempt, self._now(), "failed", {}, str(unfit), *end))
 
     def _settle(self, work: Work, checkpoint: str) -> None:
         """Give the item its folders and its variables."""
@@ -165,8 +170,11 @@ class Harness:
             self._interruptible = True
             if work.cancelled:
                 raise Cancelled  # It was cancelled before it could be interrupted.
-            result = runner.run(work)
-            self._interruptible = False
+            try:
+                result = runner.run(work)
+            finally:
+                self._interruptible = False
+                self._forked.end()
             if work.cancelled:
                 return work.cancelled[0], {}, work.cancelled[1]
             return "done", _returned(result), None
@@ -191,15 +199,22 @@ class Harness:
         self._interruptible = False
         if os.getpid() == self._process:
             _flush()
-            self._emit([last])
+            self._emit([messages.encode(last)])
         os._exit(status)
 
     def _reporter(
         self, seq: int, attempt: int, last: dict[str, Any]
     ) -> Callable[[Mapping[str, Any], int | None], None]:
         def send(metrics: Mapping[str, Any], step: int | None) -> None:
+            if os.getpid() != self._process:
+                self._forked.tell(seq, attempt, metrics, step)
+                return
+            try:
+                told = messages.encode(messages.progressed(seq, attempt, self._now(), metrics, step))
+            except ValueError as unfit:
+                raise Failed(str(unfit)) from None
             last.update(metrics)
-            self._emit([messages.progressed(seq, attempt, self._now(), metrics, step)])
+            self._emit([told])
             work = self._current
             if work is not None and work.cancelled and work.on_cancel is None:
                 raise Cancelled
@@ -237,16 +252,15 @@ def _sentence(error: BaseException) -> str:
         return str(error)[:ERROR_LENGTH]
     with suppress(Exception):  # User code may have closed the stream.
         traceback.print_exception(error)
-    if isinstance(error, SystemExit):
-        return f"called sys.exit({error.code!r})"
-    where = _innermost(error)
     try:
-        text = str(error)
+        text = f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else str(error)
     except Exception:  # noqa: BLE001 - an exception whose text raises is still only a failed item
         text = "(its message cannot be shown)"
     if isinstance(error, MemoryError):
         text = text or "out of memory; give it more in resources: {memory: ...}, or make it smaller"
-    return f"{type(error).__name__}: {text}{where}"[:ERROR_LENGTH]
+    if not isinstance(error, SystemExit):
+        text = f"{type(error).__name__}: {text[:ERROR_LENGTH]}{_innermost(error)}"
+    return text[:ERROR_LENGTH]
 
 
 def _innermost(error: BaseException) -> str:

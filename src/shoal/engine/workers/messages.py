@@ -1,14 +1,17 @@
 """The messages between a driver and its workers: lists of JSON values, one a line where they travel as text.
 
-Built and taken apart here only, so that both ends agree. Nothing in them is ever unpickled.
+Built, written, checked and taken apart here only, so that both ends agree. Nothing in them is ever unpickled. What a
+worker's process says may come from user code: `decode` lets nothing through that a driver could not record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shoal.model import (
+    DEPTH,
     Event,
     Item,
     ItemEnded,
@@ -26,6 +29,16 @@ Entry = Sequence[Any]
 name of its checkpoint."""
 
 SETTLING = ("ended", "returned")
+STATES = ("done", "failed", "pruned", "stopped")
+MESSAGE_BYTES = 64 << 20
+"""Most that one message may take as text."""
+DIGITS = 308
+"""Of an integer. One that is longer has no number near it that programs could compute with."""
+SHOWN = 100
+"""How much of what is no message is shown."""
+_BEYOND = 10**DIGITS
+_COUNTS = 2**63
+_MOMENTS = 1e11
 
 
 def entry(item: Item) -> Entry:
@@ -88,6 +101,146 @@ def kept(told: Sequence[Message]) -> list[int]:
 def settled(told: Sequence[Message]) -> int:
     """How many items these messages say the worker no longer has."""
     return sum(1 if message[0] == "ended" else len(message[1]) for message in told if message[0] in SETTLING)
+
+
+def encode(message: Message) -> bytes:
+    """A message as a line. Raises ValueError, with a sentence for the item, where its metrics cannot be recorded."""
+    if message[0] in _METRICS and (why := fault(message[_METRICS[message[0]]])) is not None:
+        raise ValueError(why)
+    line = json.dumps(message).encode() + b"\n"
+    if len(line) > MESSAGE_BYTES:
+        raise ValueError(
+            f"its metrics take {len(line) >> 20} MiB as JSON; at most {MESSAGE_BYTES >> 20} MiB can be recorded: "
+            "write what is large to a file in SHOAL_ITEM_DIR"
+        )
+    return line
+
+
+def decode(lines: bytes) -> tuple[list[Message], str | None]:
+    """The messages in these lines, and why the first line that is none is none: nothing after it is looked at."""
+    try:
+        told = json.loads(b"[" + lines.replace(b"\n", b",") + b"]")
+    except (ValueError, RecursionError):
+        told = _one_by_one(lines)
+    for position, message in enumerate(told):
+        if (why := _wrong(message)) is not None:
+            return told[:position], why
+    return told, None
+
+
+def _one_by_one(lines: bytes) -> list[Any]:
+    """Values, one a line; a line that is no JSON as its text."""
+    told: list[Any] = []
+    for line in lines.split(b"\n"):
+        try:
+            told.append(json.loads(line))
+        except (ValueError, RecursionError):
+            told.append(line[:SHOWN].decode("utf-8", "replace"))
+    return told
+
+
+def _wrong(message: Any) -> str | None:
+    """Why something is no message; None where it is one."""
+    checks = (
+        _FIELDS.get(message[0]) if type(message) is list and message and type(message[0]) is str else None
+    )
+    if checks is None or len(message) != len(checks) + 1:
+        return f"{message!a:.{SHOWN}} is no message"
+    for position, check in enumerate(checks, 1):
+        if not check(message[position]):
+            return f"{message[position]!a:.{SHOWN}} cannot stand in a message {message[0]!r}"
+    if message[0] in _METRICS and (why := fault(message[_METRICS[message[0]]])) is not None:
+        return why
+    return None
+
+
+def fault(metrics: Mapping[str, Any]) -> str | None:
+    """What of these metrics cannot be recorded, as a sentence; None where all of it can."""
+    for name, value in metrics.items():
+        if not name.isascii() and not _is_valid(name):
+            return (
+                f"the name of the metric {name!a:.{SHOWN}} is no valid text (half a surrogate pair is in it)"
+            )
+        if type(value) in _SIMPLE:
+            continue
+        if (why := _fault(value, DEPTH)) is not None:
+            return f"metric {name!a:.{SHOWN}} {why}"
+    return None
+
+
+def _fault(value: Any, room: int) -> str | None:
+    if isinstance(value, int) and not -_BEYOND < value < _BEYOND:
+        return f"has an integer of more than {DIGITS} digits: give it as text"
+    if not isinstance(value, dict | list | tuple):
+        return None
+    if not room:
+        return f"is nested more than {DEPTH} deep: give it as text"
+    for part in value.values() if isinstance(value, dict) else value:
+        if type(part) not in _SIMPLE and (why := _fault(part, room - 1)) is not None:
+            return why
+    return None
+
+
+def _is_valid(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_step(step: object) -> bool:
+    """Whether it is an integer that the record can hold."""
+    return isinstance(step, int) and -_COUNTS <= step < _COUNTS
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _COUNTS
+
+
+def _is_moment(value: Any) -> bool:
+    return type(value) in (float, int) and 0 <= value < _MOMENTS
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _is_pairs(value: Any) -> bool:
+    return type(value) is list and all(
+        type(pair) is list and len(pair) == 2 and _is_count(pair[0]) and _is_count(pair[1]) for pair in value
+    )
+
+
+_SIMPLE = (float, str, bool, type(None))
+_METRICS = {"progressed": 4, "ended": 5}
+_FIELDS: Mapping[str, Sequence[Callable[[Any], bool]]] = {
+    "ready": (_is_moment, _is_moment),
+    "failed": (_is_text,),
+    "leaving": (_is_text,),
+    "broken": (_is_text,),
+    "started": (_is_count, _is_count, _is_moment, _is_count),
+    "progressed": (
+        _is_count,
+        _is_count,
+        _is_moment,
+        lambda metrics: type(metrics) is dict,
+        lambda step: step is None or is_step(step),
+    ),
+    "ended": (
+        _is_count,
+        _is_count,
+        _is_moment,
+        lambda state: state in STATES,
+        lambda metrics: type(metrics) is dict,
+        lambda error: error is None or type(error) is str,
+        _is_moment,
+        _is_count,
+        _is_count,
+        lambda kept: type(kept) is bool,
+    ),
+    "returned": (_is_pairs,),
+}
 
 
 def event(message: Message, worker: int, log_file: str, now: float) -> Event | None:

@@ -30,6 +30,8 @@ COMPLETE = "complete"
 BESIDE = "zzz_shoal.pth"
 """The last file of its kind, so that what is beside Shoal comes after everything else."""
 QUOTED_LINES = 4
+WAIT_S = 3600.0
+"""How long to wait for another process that installs the same packages."""
 DYING = (
     "import os, sys; from shoal.engine.workers import linux; linux.die_with_parent(); "
     "os.execv(sys.argv[1], sys.argv[1:])"
@@ -93,10 +95,11 @@ def ensure(packages: Packages) -> Environment:
         return found
     try:
         os.makedirs(os.path.dirname(found.folder), mode=0o700, exist_ok=True)
-        with _locked(f"{found.folder}.lock") as lock:
-            if not found.complete:
-                _install(packages, found, lock)
-            os.utime(os.path.join(found.folder, COMPLETE))
+        if not found.complete:
+            with _locked(found.folder) as lock:
+                if not found.complete:
+                    _install(packages, found, lock)
+        os.utime(os.path.join(found.folder, COMPLETE))
     except OSError as error:
         raise SpecError(
             f"requirements: the packages cannot be kept in {cache_folder()}: {error.strerror or error}.",
@@ -106,11 +109,13 @@ def ensure(packages: Packages) -> Environment:
 
 
 @contextmanager
-def _locked(path: str) -> Iterator[int]:
-    """Hold the lock of this name. Somebody may delete the file at any time: then it is another lock."""
+def _locked(folder: str) -> Iterator[int]:
+    """Hold the lock of this environment. Somebody may delete the file at any time: then it is another lock."""
+    path = f"{folder}.lock"
+    until = time.monotonic() + WAIT_S
     while True:
         with open(path, "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            _wait(file, folder, until)
             try:
                 same = os.stat(path).st_ino == os.fstat(file.fileno()).st_ino
             except FileNotFoundError:
@@ -118,6 +123,24 @@ def _locked(path: str) -> Iterator[int]:
             if same:
                 yield file.fileno()
                 return
+
+
+def _wait(file: IO[str], folder: str, until: float) -> None:
+    """Until the lock is ours. Who waits is told for whom; `SpecError` when it takes too long."""
+    is_told = False
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise SpecError(
+                    f"requirements: another process has been installing the same packages for {WAIT_S:g} s.",
+                    hint=f"What it does is in {folder}.log; end it if it hangs.",
+                ) from None
+        if not is_told:
+            _log.warning("Another process is installing the same packages; waiting for it (%s.log).", folder)
+            is_told = True
+        time.sleep(0.05)
 
 
 def _install(packages: Packages, environment: Environment, lock: int) -> None:

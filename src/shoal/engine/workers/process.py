@@ -6,7 +6,6 @@ file (see `reporting`).
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -15,11 +14,11 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext, suppress
 from typing import NamedTuple
 
 from shoal.engine.workers import linux
-from shoal.engine.workers.reporting import REPORT_VARIABLE, is_step
+from shoal.engine.workers.reporting import REPORT_VARIABLE, ReportFile
 from shoal.engine.workers.runner import Cancelled, Failed, Work
 from shoal.engine.workers.status import describe_status
 
@@ -40,7 +39,7 @@ def run_command(
     standard error goes to the log in any case.
     """
     log_start = os.lseek(work.log_fd, 0, os.SEEK_END)
-    with ReportFile(os.environ[REPORT_VARIABLE], work) as reports, _Bell() as bell:
+    with closing(ReportFile(os.environ[REPORT_VARIABLE])) as reports, _Bell() as bell:
         work.on_cancel = bell.ring
         status = 0 if work.cancelled else _run(_Command(arguments, env, stdout), bell, reports, work)
     if work.cancelled:
@@ -97,11 +96,18 @@ def _run(command: _Command, bell: _Bell, reports: ReportFile, work: Work) -> int
     try:
         _wait(child, bell.descriptor, reports, work)
     finally:
-        linux.kill_group(child.pid, signal.SIGKILL)
-        child.wait()
-        linux.kill_children()
-    reports.read()
-    return child.returncode
+        _end(child, work.log_fd)
+    _pass_on(reports, work)
+    return child.returncode or 0  # None when it was asked to end and cannot be killed.
+
+
+def _end(child: subprocess.Popen[bytes], log_fd: int) -> None:
+    """Kill what is left of it. What cannot be killed is left, and the item's log says so."""
+    if linux.kill_group(child.pid, signal.SIGKILL):
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(linux.DYING_S)
+    for sentence in linux.kill_children():
+        os.write(log_fd, f"shoal: {sentence}\n".encode())
 
 
 def find_python_first() -> None:
@@ -111,6 +117,7 @@ def find_python_first() -> None:
 
 
 def _wait(child: subprocess.Popen[bytes], wake: int, reports: ReportFile, work: Work) -> None:
+    """Until it has ended, or has had `TERM_S` for it since it was asked to."""
     poll = select.poll()
     poll.register(wake, select.POLLIN)
     ended = _end_of(child.pid)
@@ -118,18 +125,22 @@ def _wait(child: subprocess.Popen[bytes], wake: int, reports: ReportFile, work: 
         poll.register(ended, select.POLLIN)
     kill_at: float | None = None
     try:
-        while child.poll() is None:
+        while child.poll() is None and (kill_at is None or time.monotonic() < kill_at):
             poll.poll((POLL_S if ended is not None else 0.01) * 1000)
-            reports.read()
+            _pass_on(reports, work)
             if work.cancelled and kill_at is None:
                 poll.unregister(wake)
                 kill_at = time.monotonic() + TERM_S
                 linux.kill_group(child.pid, signal.SIGTERM)
-            if kill_at is not None and time.monotonic() >= kill_at:
-                linux.kill_group(child.pid, signal.SIGKILL)
     finally:
         if ended is not None:
             os.close(ended)
+
+
+def _pass_on(reports: ReportFile, work: Work) -> None:
+    for attempt, step, metrics in reports.read(3):
+        if attempt == str(work.counted_attempt):
+            work.report(metrics, step)
 
 
 def _end_of(pid: int) -> int | None:
@@ -150,36 +161,3 @@ def _why(status: int, log_fd: int, log_start: int) -> str:
     tail = os.pread(log_fd, end - start, start).decode("utf-8", "replace")
     lines = [line.strip() for line in tail.splitlines() if line.strip()]
     return f"{words}: {lines[-1][:500]}" if lines else words
-
-
-class ReportFile:
-    """The file a command appends its reports to: a line each, [attempt, step, metrics]."""
-
-    def __init__(self, path: str, work: Work) -> None:
-        self._work = work
-        self._path = path
-        self._rest = b""
-
-    def __enter__(self) -> ReportFile:
-        self._file = open(self._path, "w+b")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def read(self) -> None:
-        data = self._file.read()
-        if not data:
-            return
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._pass_on(line)
-
-    def _pass_on(self, line: bytes) -> None:
-        """A line that is not a report of this attempt is ignored: any process may write to the file."""
-        try:
-            attempt, step, metrics = json.loads(line)
-        except (ValueError, TypeError, RecursionError):
-            return
-        if attempt == str(self._work.counted_attempt) and isinstance(metrics, Mapping):
-            self._work.report(metrics, step if is_step(step) else None)

@@ -10,7 +10,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from shoal.engine.workers.messages import fault, is_step
 from shoal.engine.workers.runner import Work
+from shoal.model import DEPTH
 
 REPORT_VARIABLE = "SHOAL_REPORT"
 ATTEMPT_VARIABLE = "SHOAL_ATTEMPT"
@@ -40,8 +42,48 @@ def report(*, step: int | None = None, **metrics: Any) -> None:
         _current.report(plain, step)
     elif path := os.environ.get(REPORT_VARIABLE):
         line = json.dumps([os.environ.get(ATTEMPT_VARIABLE, ""), step, plain]) + "\n"
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(line)
+        append(path, line.encode())
+
+
+def append(path: str, line: bytes) -> None:
+    """Add a line to a file that several processes write to: in one call, so that no line comes into another."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+
+
+class ReportFile:
+    """A file that processes append reports to, a line each. Made empty; read by one process."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "w+b")  # noqa: SIM115 - it has a `close` of its own
+        self._rest = b""
+
+    def read(self, fields: int) -> list[list[Any]]:
+        """The lists of so many values that came since the last call, each with a step and metrics at its end.
+
+        A line that is none is left out: any process may write to the file.
+        """
+        data = self._file.read()
+        if not data:
+            return []
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [found for line in lines if (found := _fields(line, fields)) is not None]
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _fields(line: bytes, count: int) -> list[Any] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list) or len(found) != count or not isinstance(found[-1], dict):
+        return None
+    return [*found[:-2], found[-2] if is_step(found[-2]) else None, found[-1]]
 
 
 def _whole(step: Any) -> int:
@@ -55,29 +97,29 @@ def _whole(step: Any) -> int:
     raise TypeError(f"step is {step!r:.100}; expected a whole number")
 
 
-def is_step(step: object) -> bool:
-    """Whether it is an integer that the record can hold."""
-    return isinstance(step, int) and -(2**63) <= step < 2**63
-
-
 def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Metrics as JSON values; NumPy and tensor scalars become numbers. Raises TypeError for anything else."""
-    return {str(name): _plain(name, value) for name, value in metrics.items()}
+    plain = {str(name): _plain(name, value, DEPTH) for name, value in metrics.items()}
+    if (why := fault(plain)) is not None:
+        raise TypeError(why)
+    return plain
 
 
-def _plain(name: object, value: Any) -> Any:
+def _plain(name: object, value: Any, room: int) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value if type(value) in _EXACT else _plain_base(value)
+    if not room:
+        raise TypeError(f"metric {name!r:.100} is nested more than {DEPTH} deep: give it as text")
     item = getattr(value, "item", None)
     if callable(item):
         try:
-            return _plain(name, item())
+            return _plain(name, item(), room - 1)
         except (TypeError, ValueError):
             pass
     if isinstance(value, list | tuple):
-        return [_plain(name, entry) for entry in value]
+        return [_plain(name, entry, room - 1) for entry in value]
     if isinstance(value, dict):
-        return {str(key): _plain(key, entry) for key, entry in value.items()}
+        return {str(key): _plain(key, entry, room - 1) for key, entry in value.items()}
     raise TypeError(
         f"metric {name!r} is a {type(value).__name__}; expected a number, a text or a list of them"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -12,10 +13,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from shoal.engine.workers import linux
+
 CONTROL_FD = 3
 PATIENCE_S = 10.0
+"""How long it may take to end, or to read what it is told."""
+PING_S = 5.0
+"""How often it is asked whether it still hears."""
+SILENT_S = 30.0
+"""One that has not answered for so long is replaced."""
+STARTING_S = 120.0
+"""How long its first answer may take: it imports Shoal first, perhaps from a slow disk."""
+MARK_VARIABLE = "SHOAL_WORKERS"
+"""In the environment of a zygote and of all below it."""
 PROGRAM = "from shoal.engine.workers.zygote import main; main()"
 
+_log = logging.getLogger(__name__)
 _idle: ZygoteClient | None = None
 
 
@@ -48,7 +61,13 @@ def discard() -> None:
 
 
 class ZygoteClient:
-    """One zygote process. The thread that makes it must live as long as it does (its workers die with the zygote)."""
+    """One zygote process. The thread that makes it must live as long as it does (its workers die with the zygote).
+
+    What it started dies with it. Workers have the kernel see to that; what they started in turn has other parents by
+    then. So all of it carries a mark in its environment, and is found by that, or by the session, when the zygote is
+    gone. The death signal of the kernel would reach a command, but not what the command started; to adopt orphans in
+    this process would mix them up with those of the program that uses Shoal.
+    """
 
     def __init__(
         self,
@@ -58,8 +77,14 @@ class ZygoteClient:
     ) -> None:
         interpreter = python or sys.executable
         ours, theirs = socket.socketpair()
+        ours.settimeout(PATIENCE_S)
         self.socket = ours
         self._buffer = b""
+        self._mark = f"{os.getpid()}-{os.urandom(6).hex()}"
+        self._asked = 0
+        self._answered = 0
+        self._since = self._looked_at = time.monotonic()
+        """Since when it was not asked, or has not answered; and when that was last looked at."""
         # -P: the current folder must not come before the standard library in the workers.
         command = [interpreter, "-P", "-c", PROGRAM, *preload]
         descriptor = os.dup(theirs.fileno()) if theirs.fileno() == CONTROL_FD else theirs.fileno()
@@ -67,7 +92,7 @@ class ZygoteClient:
             self.pid = os.posix_spawn(
                 interpreter,
                 command,
-                os.environ if environment is None else environment,
+                {**(os.environ if environment is None else environment), MARK_VARIABLE: self._mark},
                 file_actions=[(os.POSIX_SPAWN_DUP2, descriptor, CONTROL_FD)],
                 setsid=True,
             )
@@ -76,41 +101,83 @@ class ZygoteClient:
                 os.close(descriptor)
             theirs.close()
 
-    def spawn(self, request: Mapping[str, Any], connection: socket.socket) -> None:
-        data = json.dumps({"op": "spawn", **request}).encode() + b"\n"
+    def spawn(self, worker: int, target: str, connection: socket.socket) -> None:
+        """Have a worker forked that is told through `connection` what to do. `target` is that of its factory."""
+        request = {"op": "spawn", "worker": worker, "module": target.partition(":")[0]}
+        data = json.dumps(request).encode() + b"\n"
         sent = socket.send_fds(self.socket, [data], [connection.fileno()])
         if sent < len(data):
             self.socket.sendall(data[sent:])
 
     def kill(self, worker: int) -> None:
-        self.socket.sendall(json.dumps({"op": "kill", "worker": worker}).encode() + b"\n")
+        self._send({"op": "kill", "worker": worker})
+
+    def _send(self, request: Mapping[str, Any]) -> None:
+        """Raises OSError when it is gone, or has not read for so long that it can take no more."""
+        self.socket.sendall(json.dumps(request).encode() + b"\n")
+
+    def is_silent(self, now: float) -> bool:
+        """Whether it has not answered for `SILENT_S`, as one that somebody suspended does not. Asks it now and then.
+
+        To be called every second, after `receive`: a gap means that we were suspended, too, and does not count.
+        """
+        if now - self._looked_at > PING_S:
+            self._since = now
+        self._looked_at = now
+        if self._answered < self._asked:
+            return now - self._since > (SILENT_S if self._answered else STARTING_S)
+        if now - self._since >= PING_S:
+            self._asked += 1
+            self._since = now
+            with suppress(OSError):
+                self._send({"op": "ping", "number": self._asked})
+        return False
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """What it told since the last call, without waiting more than for the first byte; None when it is gone."""
+        """What it told since the last call, without waiting more than for the first byte; None when it is gone.
+
+        Then all that it had started is gone, too, but for what cannot be killed.
+        """
         try:
             data = self.socket.recv(1 << 16)
         except OSError:
-            return None
+            data = b""
         if not data:
+            self._kill_rest()
             return None
         self._buffer += data
         *lines, self._buffer = self._buffer.split(b"\n")
-        return [json.loads(line) for line in lines]
+        told: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        for answer in told:
+            self._answered = answer.get("pong", self._answered)
+            for sentence in answer.get("left", ()):
+                _log.warning("%s.", sentence)
+        return [answer for answer in told if "exit" in answer]
+
+    def _kill_rest(self) -> None:
+        for sentence in linux.kill_marked(self.pid, f"{MARK_VARIABLE}={self._mark}"):
+            _log.warning("%s.", sentence)
+
+    def kill_all(self) -> None:
+        """SIGKILL for it and for all that it started."""
+        os.kill(self.pid, signal.SIGKILL)
+        self._kill_rest()
 
     def close(self) -> None:
-        """Returns when every process it started has ended."""
+        """Returns when every process it started has ended, but for what cannot be killed."""
         if self.pid:
             self.socket.close()
             with suppress(ChildProcessError):
-                self._reap()
+                if not self._reap(PATIENCE_S):  # Somebody suspended it.
+                    self.kill_all()
+                    self._reap(linux.DYING_S)
             self.pid = 0
 
-    def _reap(self) -> None:
-        """Wait for its end; one that does not end (somebody suspended it) is killed, and its workers with it."""
-        until = time.monotonic() + PATIENCE_S
+    def _reap(self, patience_s: float) -> bool:
+        """Wait for its end; whether it came."""
+        until = time.monotonic() + patience_s
         while os.waitpid(self.pid, os.WNOHANG) == (0, 0):
             if time.monotonic() > until:
-                os.kill(self.pid, signal.SIGKILL)
-                os.waitpid(self.pid, 0)
-                return
+                return False
             time.sleep(0.001)
+        return True

@@ -34,7 +34,9 @@ class Known:
         """The event in a message; None when it only says why the worker goes."""
         event = messages.event(message, self.number, self.log_file, now)
         if event is None:
-            self.said = self.said or (CAUSES.get(message[0], "start"), str(message[1]))
+            # One that says it cannot start while it runs an item has died of that item.
+            started = "start" if self.running is None else "crash"
+            self.said = self.said or (CAUSES.get(message[0], started), str(message[1]))
         elif type(event) is ItemStarted:
             self.running = (event.seq, event.attempt)
         elif type(event) is ItemEnded and self.running == (event.seq, event.attempt):

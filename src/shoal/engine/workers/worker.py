@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 import json
 import os
@@ -13,10 +14,11 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, BinaryIO
 
 from shoal.engine.workers import linux, messages
-from shoal.engine.workers.harness import Harness
+from shoal.engine.workers.harness import ERROR_LENGTH, Harness
 from shoal.engine.workers.reporting import REPORT_VARIABLE
 from shoal.engine.workers.runner import Runner
 
@@ -25,26 +27,41 @@ GIVEN_THREADS_VARIABLE = "SHOAL_THREADS"
 """Which of them a worker set, as `NAME=VALUE,...`: a run inside a trial decides anew, for workers of its own size."""
 
 
-def main(connection: socket.socket, request: Mapping[str, Any]) -> int:
-    """Run the worker that `request` describes until its driver ends it; the exit status."""
+def main(connection: socket.socket) -> int:
+    """Run the worker that the first line describes until its driver ends it; the exit status."""
     os.setpgid(0, 0)
     linux.become_subreaper()
     linux.die_with_parent()
+    connection.set_inheritable(False)
+    os.register_at_fork(after_in_child=partial(_cut, connection.fileno()))
     send = _sender(connection)
     try:
-        _serve(connection, request, send)
+        _serve(connection.makefile("rb"), send)
     except BaseException as error:  # noqa: BLE001 - a factory may raise anything, and a full disk stops any worker
         with suppress(Exception):
             traceback.print_exception(error)
             sys.stderr.flush()
-        send([messages.failed_start(f"{type(error).__name__}: {error}")])
+        why = f"{type(error).__name__}: {error}"
+        send([messages.encode(messages.failed_start(why[:ERROR_LENGTH]))])
         return 70
     linux.kill_children()
     return 0
 
 
-def _serve(connection: socket.socket, request: Mapping[str, Any], send: Any) -> None:
+def _cut(descriptor: int) -> None:
+    """In a process that user code forked: what it writes to the socket by mistake goes nowhere."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, descriptor, inheritable=False)
+    os.close(null)
+
+
+def _serve(lines: BinaryIO, send: Any) -> None:
     """Set up, make the runner, run items."""
+    line = lines.readline()
+    if not line.endswith(b"\n"):
+        return  # The driver is gone before it had said what to do.
+    request = json.loads(line)
+    del line
     offset: float = request["clock_offset"]
 
     def now() -> float:
@@ -54,18 +71,37 @@ def _serve(connection: socket.socket, request: Mapping[str, Any], send: Any) -> 
     began = now()
     log_fd = _redirect(request["log"])
     _set_up(request)
-    harness = Harness(send, request["root"], log_fd, now)
-    runner = make_runner(request["factory"])
-    threading.Thread(target=_listen, args=(connection, harness), daemon=True).start()
-    send([messages.ready(now(), now() - began)])
+    harness = Harness(send, request["root"], reports_of(request["log"]), log_fd, now)
+    runner = make_runner(request["factory"], request.pop("blob", None))
+    threading.Thread(target=_listen, args=(lines, harness), daemon=True).start()
+    send([messages.encode(messages.ready(now(), now() - began))])
     harness.loop(runner)
 
 
-def make_runner(factory: Mapping[str, Any]) -> Runner:
-    """Import the factory's target and call it."""
+def reports_of(log: str) -> str:
+    """The file that processes of items append their reports to."""
+    return log.removesuffix(".log") + ".reports"
+
+
+def make_runner(factory: Mapping[str, Any], blob: str | None) -> Runner:
+    """Import the factory's target and call it. `blob` is what `encoded` gave, where the file is on another machine."""
+    arguments = dict(factory["arguments"])
+    if blob is not None:
+        arguments["blob"] = base64.b64decode(blob)
+    elif factory["blob"]:
+        with open(factory["blob"], "rb") as file:
+            arguments["blob"] = file.read()
     module, _, name = factory["target"].partition(":")
-    runner: Runner = getattr(importlib.import_module(module), name)(**factory["arguments"])
+    runner: Runner = getattr(importlib.import_module(module), name)(**arguments)
     return runner
+
+
+def encoded(blob: str) -> str | None:
+    """The content of a factory's blob, as it travels with a request to another machine; None where there is none."""
+    if not blob:
+        return None
+    with open(blob, "rb") as file:
+        return base64.b64encode(file.read()).decode()
 
 
 def _redirect(log: str) -> int:
@@ -90,7 +126,7 @@ def _set_up(request: Mapping[str, Any]) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(request["devices"])
     factory = request["factory"]
     os.environ.update(factory["env"])
-    os.environ[REPORT_VARIABLE] = request["log"].removesuffix(".log") + ".reports"
+    os.environ[REPORT_VARIABLE] = reports_of(request["log"])
     if request["memory_bytes"]:
         limit_memory(request["memory_bytes"])
     if factory["folder"]:
@@ -126,25 +162,23 @@ def import_from(folder: str) -> None:
 def _sender(connection: socket.socket) -> Any:
     lock = threading.Lock()
 
-    def send(told: Sequence[messages.Message]) -> None:
+    def send(told: Sequence[bytes]) -> None:
         if not told:
             return
-        data = "".join([json.dumps(message) + "\n" for message in told]).encode()
         with lock:
             try:
-                connection.sendall(data)
+                connection.sendall(b"".join(told))
             except OSError:
                 os._exit(0)
 
     return send
 
 
-def _listen(connection: socket.socket, harness: Harness) -> None:
+def _listen(lines: BinaryIO, harness: Harness) -> None:
     """The reader thread. When the driver is gone, so is this process, whatever it is doing."""
     try:
-        with connection.makefile("rb") as lines:
-            for line in lines:
-                _obey(json.loads(line), harness)
+        for line in lines:
+            _obey(json.loads(line), harness)
     except (OSError, ValueError):
         pass
     linux.kill_children()

@@ -14,10 +14,14 @@ import select
 import signal
 import socket
 import sys
+import time
 from typing import Any
 
 from shoal.engine.workers import linux, worker
 from shoal.engine.workers.spawning import CONTROL_FD
+
+PAUSE_MS = 2
+"""How long to wait before it is looked again whether a process is gone."""
 
 
 class Zygote:
@@ -25,6 +29,14 @@ class Zygote:
         self._control = control
         self._workers: dict[int, int] = {}
         """Worker id by process id."""
+        self._ended: list[dict[str, Any]] = []
+        """Ends of workers that are told once what these left behind is gone, too."""
+        self._ended_at = 0.0
+        """When the first of them ended."""
+        self._killed: dict[int, float] = {}
+        """When a worker was killed that has not ended, by process id."""
+        self._left: set[int] = set()
+        """Processes that could not be killed."""
         self._buffer = b""
         self._descriptors: list[int] = []
         self._wake, wake_write = os.pipe()
@@ -40,10 +52,16 @@ class Zygote:
         poll.register(self._control, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
         while True:
-            ready = {descriptor for descriptor, _ in poll.poll()}
+            ready = {
+                descriptor for descriptor, _ in poll.poll(PAUSE_MS if self._ended or self._killed else None)
+            }
             if self._wake in ready:
                 self._drain_wake()
                 self._reap()
+            if self._killed:
+                self._give_up()
+            if self._ended:
+                self._clear_up()
             if self._control.fileno() in ready and not self._receive():
                 return
 
@@ -70,26 +88,29 @@ class Zygote:
 
     def _obey(self, request: dict[str, Any]) -> None:
         if request["op"] == "spawn":
-            self._spawn(request, self._descriptors.pop(0))
+            self._spawn(request["worker"], request["module"], self._descriptors.pop(0))
+        elif request["op"] == "ping":
+            self._tell({"pong": request["number"]})
         elif request["op"] == "kill":
             for pid, number in list(self._workers.items()):
                 if number == request["worker"]:
                     linux.kill_group(pid, signal.SIGKILL)
+                    self._killed.setdefault(pid, time.monotonic())
 
-    def _spawn(self, request: dict[str, Any], descriptor: int) -> None:
-        preload(request["factory"]["target"].partition(":")[0])
+    def _spawn(self, number: int, module: str, descriptor: int) -> None:
+        preload(module)
         try:
             pid = os.fork()
         except OSError as error:
             os.close(descriptor)
-            self._tell({"exit": request["worker"], "status": None, "why": f"cannot start a process: {error}"})
+            self._tell(_end(number, None, f"cannot start a process: {error}"))
             return
         if pid == 0:
-            self._become_worker(request, descriptor)
+            self._become_worker(descriptor)
         os.close(descriptor)
-        self._workers[pid] = request["worker"]
+        self._workers[pid] = number
 
-    def _become_worker(self, request: dict[str, Any], descriptor: int) -> None:
+    def _become_worker(self, descriptor: int) -> None:
         status = 70
         try:
             signal.set_wakeup_fd(-1)
@@ -97,7 +118,7 @@ class Zygote:
             for inherited in (self._wake, self._wake_write):
                 os.close(inherited)
             self._control.close()
-            status = worker.main(socket.socket(fileno=descriptor), request)
+            status = worker.main(socket.socket(fileno=descriptor))
         finally:
             os._exit(status)
 
@@ -109,10 +130,37 @@ class Zygote:
                 return
             if pid == 0:
                 return
+            self._left.discard(pid)
+            self._killed.pop(pid, None)
             number = self._workers.pop(pid, None)
             if number is not None:
-                linux.kill_children(spared=self._workers)
-                self._tell({"exit": number, "status": os.waitstatus_to_exitcode(status), "why": None})
+                if not self._ended:
+                    self._ended_at = time.monotonic()
+                self._ended.append(_end(number, os.waitstatus_to_exitcode(status), None))
+
+    def _give_up(self) -> None:
+        """A worker that was killed and does not end counts as gone."""
+        for pid, at in list(self._killed.items()):
+            if time.monotonic() - at > linux.DYING_S:
+                del self._killed[pid]
+                self._left.add(pid)
+                self._tell(_end(self._workers.pop(pid), None, linux.cannot_end(pid)))
+
+    def _clear_up(self) -> None:
+        """Kill what workers that have ended left behind, and tell of their ends when it is gone.
+
+        So a retry never runs beside what it is a retry of. What cannot be killed is named, and left. Nothing waits
+        here: others want to be started, killed and heard of meanwhile.
+        """
+        doomed = linux.children() - self._workers.keys() - self._left
+        patience_s = linux.kill_groups(doomed)
+        if doomed and time.monotonic() - self._ended_at < patience_s:
+            return
+        self._left |= doomed
+        ended, self._ended = self._ended, []
+        ended[0]["left"] = [linux.cannot_end(pid) for pid in sorted(doomed)]
+        for end in ended:
+            self._tell(end)
 
     def _tell(self, answer: dict[str, Any]) -> None:
         try:
@@ -124,6 +172,11 @@ class Zygote:
         for pid in list(self._workers):
             linux.kill_group(pid, signal.SIGKILL)
         linux.kill_children()
+
+
+def _end(number: int, status: int | None, why: str | None) -> dict[str, Any]:
+    """What is told of the end of a worker; `left` are sentences about processes that could not be killed."""
+    return {"exit": number, "status": status, "why": why, "left": []}
 
 
 def preload(module: str) -> None:
@@ -146,3 +199,4 @@ def main() -> None:
         zygote.serve()
     finally:
         zygote.end()
+        os._exit(0)  # Its driver waits for it: nothing is left to be tidied up.

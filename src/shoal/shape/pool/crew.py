@@ -132,6 +132,7 @@ class Crew:
         """Workers in a row that ended before they had started an item."""
         self._any_ready = False
         self._bare_since: float | None = None
+        self._kill_at: float | None = None
         self.members: dict[int, Member] = {}
         self.past: list[WorkerUse] = []
 
@@ -284,6 +285,27 @@ class Crew:
             self._engine.cancel_reservation(self._pending.pop())
         while self._held:
             self._engine.release(self._held.pop())
+
+    @property
+    def all_let_go(self) -> bool:
+        return self._kill_at is not None
+
+    def let_all_go(self, grace_s: float) -> None:
+        """Ask all to end; those that do not are killed after the grace. To be called until none is left."""
+        now = self._engine.now()
+        self.abandon_reservations()
+        if self._kill_at is None:
+            self._kill_at = now + grace_s
+            for member in self.members.values():
+                member.leaving = True
+                if member.ready_at is None:  # Nobody waits for the start of a worker that has nothing to do.
+                    self._engine.kill(member.number)
+                else:
+                    self._engine.end(member.number)
+        elif now >= self._kill_at:
+            self._kill_at = now + grace_s
+            for number in self.members:
+                self._engine.kill(number)
 
     def uses(self, now: float) -> list[WorkerUse]:
         return sorted([*self.past, *(member.use(now) for member in self.members.values())])

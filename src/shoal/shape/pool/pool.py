@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from shoal.engine.base import Engine
+from shoal.files.suspension import suspended_at
 from shoal.model import (
     Event,
     Factory,
@@ -71,13 +72,12 @@ class Pool:
         self._guide = guide
         self._crew = Crew(engine, factory, need, policy.concurrent)
         self._ready = ReadyQueue(self._durations.expect)
-        self._recording = Recording(journal, policy.commit_s, watcher, now)
+        self._recording = Recording(journal, policy.commit_s, self._ready, watcher, now)
         self._supply = Supply(source, resumed, self._ready, self._recording)
         self._flights: dict[int, Flight] = {}
         self._meter = Meter(now)
         self._next_look = now
         self._next_order = 1
-        self._kill_at: float | None = None
         self._stopping = False
         self.fenced = 0
         """Answers that came too late, and were dropped."""
@@ -103,6 +103,7 @@ class Pool:
 
     def step(self, most_s: float = LOOK_S) -> bool:
         """One turn of the loop, waiting no longer than `most_s`; False when everything is over."""
+        self._ready.wake(self._engine.now())
         if self._over():
             self._begin_to_wind_up()
             if not self._crew.members and not self._recording.dirty:
@@ -116,7 +117,7 @@ class Pool:
 
     def stop(self) -> None:
         """Hand out nothing more, ask what runs to end, keep the rest for a resume. Too late when all has ended."""
-        if self._kill_at is None:
+        if not self._crew.all_let_go:
             self._stopping = True
 
     def abandon(self, why: str) -> None:
@@ -132,7 +133,8 @@ class Pool:
 
     def progress(self) -> Progress:
         now = self._engine.now()
-        seen = look(now, self._meter, self._ready, self._crew, self._durations, self._source.left())
+        left = self._source.left() + self._recording.new
+        seen = look(now, self._meter, self._ready, self._crew, self._durations, left)
         if self._guide is None:
             return seen
         return seen._replace(
@@ -151,29 +153,32 @@ class Pool:
             return True
         return self._supply.exhausted() and not self._ready and not self._ready.delayed
 
-    def _hungry(self, workers: int) -> int:
-        """How many more items the workers could be given now, counting those that do not exist yet."""
+    def _hungry(self, workers: int, *, soon: bool = False) -> int:
+        """How many more items so many workers could be given, now or `soon`, however many there are."""
         mean = self._durations.mean_s
         each = chunking.ahead(mean, PLENTY, workers, self._engine.latency_s, self._ahead())
-        return workers * each - len(self._ready) - len(self._flights) - self._ready.delayed
+        have = len(self._ready) + len(self._flights) + self._ready.delayed
+        if soon:
+            each += chunking.in_reserve(mean, self._policy.commit_s) if self._guide is None else 0
+            have += self._recording.new
+        return workers * each - have
 
     def _feed_all(self) -> None:
         if self._stopping or self._recording.failing:
             return
         members = at_hand(self._crew, self._guide)
         workers = max(1, len(members) if self._guide is not None else min(self._crew.limit(), PLENTY))
-        self._supply.refill(self._hungry(workers), workers)
+        self._supply.refill(self._hungry(workers, soon=True), workers)
         now = self._engine.now()
-        self._ready.wake(now)
         self._reorder()
-        useful = len(self._ready) + len(self._flights)
+        useful = len(self._ready) + self._recording.new + len(self._flights)
         if self._guide is not None and useful and not self._supply.exhausted():
             useful = max(useful, self._crew.limit())  # Some may be idle, whose cores the others use.
         self._crew.grow(useful)
-        for member in sorted(members, key=lambda member: len(member.flights)):
-            if not self._ready:
-                break
-            self._feed(member, len(members), now)
+        if self._recording.new and self._hungry(len(members)) > 0:
+            self._recording.commit_if_due(now, at_once=True)
+        if not self._recording.failing:
+            self._feed(members, now)
         if not self._ready and self._supply.exhausted():
             self._crew.let_idle_go(members, now)
 
@@ -186,11 +191,19 @@ class Pool:
     def _ahead(self) -> int:
         return 1 if self._guide is None else self._guide.ahead()
 
-    def _feed(self, member: Member, members: int, now: float) -> None:
-        latency_s = self._engine.latency_s
-        picked = pick(self._ready, self._durations, member, members, latency_s, now, self._ahead())
-        if picked:
-            self._engine.submit(member.number, [self._launch(item, member) for item in picked])
+    def _feed(self, members: list[Member], now: float) -> None:
+        sure = False
+        for member in sorted(members, key=lambda member: len(member.flights)):
+            if not self._ready:
+                break
+            latency_s = self._engine.latency_s
+            picked = pick(self._ready, self._durations, member, len(members), latency_s, now, self._ahead())
+            if picked:
+                if not sure:
+                    self._journal.ensure_ours()
+                    sure = True
+                self._engine.submit(member.number, [self._launch(item, member) for item in picked])
+                suspended_at("hand-out")
 
     def _launch(self, item: Item, member: Member) -> Item:
         sent = item._replace(attempt=item.attempt + 1)
@@ -327,7 +340,7 @@ class Pool:
         if outcome.state == "done":
             self._durations.tell(item.content, item.params, outcome.seconds)
         self._source.ended(item, outcome)
-        self._recording.add(Ended(item, flight.worker.node, started, outcome))
+        self._recording.ended(Ended(item, flight.worker.node, started, outcome))
         failures = self._policy.stop_after
         if failures is not None and self._meter.counts["failed"] >= failures and not self._stopping:
             self.stopped_by_failures = True
@@ -376,24 +389,10 @@ class Pool:
             self._crew.recall(member)
 
     def _begin_to_wind_up(self) -> None:
-        """Everything has ended: make it durable, then let the workers go; those that do not go are killed."""
-        now = self._engine.now()
-        self._recording.commit_if_due(now, at_once=True)
-        if self._recording.dirty:
-            return
-        self._crew.abandon_reservations()
-        if self._kill_at is None:
-            self._kill_at = now + self._policy.grace_s
-            for member in self._crew.members.values():
-                member.leaving = True
-                if member.ready_at is None:  # Nobody waits for the start of a worker that has nothing to do.
-                    self._engine.kill(member.number)
-                else:
-                    self._engine.end(member.number)
-        elif now >= self._kill_at:
-            self._kill_at = now + self._policy.grace_s
-            for number in self._crew.members:
-                self._engine.kill(number)
+        """Everything has ended: make it durable, then let the workers go."""
+        self._recording.commit_if_due(self._engine.now(), at_once=True)
+        if not self._recording.dirty:
+            self._crew.let_all_go(self._policy.grace_s)
 
     def _tell_moment(self) -> None:
         if self._watcher is not None:

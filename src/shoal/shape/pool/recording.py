@@ -1,9 +1,13 @@
-"""When what a pool tells its journal becomes durable, and who hears of it then."""
+"""When what a pool tells its journal becomes durable, and what may go on then."""
 
 from __future__ import annotations
 
-from shoal.errors import StoreError
+from collections.abc import Sequence
+
+from shoal.errors import StoreError, TakenOver
+from shoal.model import Item
 from shoal.shape.journal import Journal
+from shoal.shape.pool.ready import ReadyQueue
 from shoal.shape.pool.values import Ended, Watcher
 
 PATIENCE_S = 20.0
@@ -11,13 +15,17 @@ PATIENCE_S = 20.0
 
 
 class Recording:
-    """Commits several things at a time; nobody hears of an end before it is durable."""
+    """Commits several things at a time. Before it is durable, no end is told and no new item is ready."""
 
-    def __init__(self, journal: Journal, commit_s: float, watcher: Watcher | None, now: float) -> None:
-        self.journal = journal
+    def __init__(
+        self, journal: Journal, commit_s: float, ready: ReadyQueue, watcher: Watcher | None, now: float
+    ) -> None:
+        self._journal = journal
         self._commit_s = commit_s
+        self._ready = ready
         self._watcher = watcher
-        self._undurable: list[Ended] = []
+        self._new: list[Item] = []
+        self._ended: list[Ended] = []
         self._failing_since: float | None = None
         self._next = now
         self.dirty = False
@@ -32,20 +40,36 @@ class Recording:
         """When the next commit should be; None when there is nothing to commit."""
         return self._next if self.dirty else None
 
-    def add(self, ended: Ended) -> None:
+    @property
+    def new(self) -> int:
+        """How many new items wait for the next commit."""
+        return len(self._new)
+
+    def add(self, items: Sequence[Item]) -> None:
+        """New items: ready after the next commit."""
+        self._journal.add(items)
+        self._new += items
+        self.dirty = True
+
+    def ended(self, ended: Ended) -> None:
         """An item ended: watchers hear of it after the next commit."""
-        self._undurable.append(ended)
+        self._ended.append(ended)
         self.dirty = True
 
     def commit_if_due(self, now: float, *, at_once: bool = False) -> None:
-        """Commit when it is time, or at once unless the last try failed. Raises when it fails for too long."""
+        """Commit when it is time, or at once unless the last try failed.
+
+        Raises when it fails for too long, and `TakenOver` at once: trying again would not help.
+        """
         if self.dirty and (now >= self._next or (at_once and not self.failing)):
             self._commit(now)
 
     def _commit(self, now: float) -> None:
         self._next = now + self._commit_s
         try:
-            self.journal.commit()
+            self._journal.commit()
+        except TakenOver:
+            raise
         except StoreError:
             if self._failing_since is None:
                 self._failing_since = now
@@ -54,6 +78,9 @@ class Recording:
             return
         self._failing_since = None
         self.dirty = False
-        durable, self._undurable = self._undurable, []
-        if durable and self._watcher is not None:
-            self._watcher.durable(durable)
+        new, self._new = self._new, []
+        for item in new:
+            self._ready.push(item)
+        ended, self._ended = self._ended, []
+        if ended and self._watcher is not None:
+            self._watcher.durable(ended)

@@ -14,7 +14,7 @@ PLENTY = 10_000
 
 
 class Supply:
-    """Fills the queue of waiting items; what is new is told to the journal before it can be handed out."""
+    """Fills the queue of waiting items: with recorded ones directly, with new ones once they are recorded."""
 
     def __init__(
         self, source: Source, resumed: Iterator[Item] | None, ready: ReadyQueue, recording: Recording
@@ -26,16 +26,18 @@ class Supply:
 
     def exhausted(self) -> bool:
         """Whether nothing more will ever come."""
-        return self._resumed is None and self._source.finished()
+        return self._resumed is None and self._source.finished() and not self._recording.new
 
     def refill(self, hungry: int, workers: int) -> None:
-        """Get more, if there are fewer than plenty; new ones only as far as workers could take them now."""
-        if len(self._ready) >= PLENTY:
+        """Get more, if there are fewer than plenty; new ones only as far as workers will soon take them."""
+        if len(self._ready) + self._recording.new >= PLENTY:
             return
         if self._resumed is not None:
             self._take_resumed(self._resumed)
         elif hungry > 0 and not self._source.finished():
-            self._take_new(hungry, workers)
+            items = self._source.take(hungry, workers)
+            if items:
+                self._recording.add(items)
 
     def _take_resumed(self, resumed: Iterator[Item]) -> None:
         for item in resumed:
@@ -43,11 +45,3 @@ class Supply:
             if len(self._ready) >= PLENTY:
                 return
         self._resumed = None
-
-    def _take_new(self, hungry: int, workers: int) -> None:
-        items = self._source.take(hungry, workers)
-        if items:
-            self._recording.journal.add(items)
-            self._recording.dirty = True
-            for item in items:
-                self._ready.push(item)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
+from shoal.files.turns import Turn
 from shoal.spec import Infer
 from shoal.units import format_share
 from shoal.work.infer import outputs
@@ -27,9 +28,16 @@ def conclude(
     notes: Sequence[str],
     resumed: bool,
     has_begun: bool,
+    turn: Turn,
+    strangers: Container[int] | None,
 ) -> Conclusion:
-    """A session that was stopped before it found an input has not begun, and leaves the output as it was."""
-    totals = outputs.finish(spec.output, spec.folder, run, done) if has_begun else Totals(0, 0, 0, 0, {})
+    """A session that was stopped before it found an input has not begun, and leaves the output as it was.
+
+    `strangers` is None where the run is over.
+    """
+    totals = Totals(0, 0, 0, 0, {})
+    if has_begun:
+        totals = outputs.finish(spec.output, spec.folder, run, done, turn, strangers=strangers)
     share = totals.errors / max(1, totals.rows + totals.errors)
     too_many = share > spec.limits.errors
     document = summary(

@@ -6,23 +6,30 @@ import os
 from hashlib import blake2b
 
 from shoal.files import is_url
+from shoal.files.machine import machine_name
 from shoal.store import is_locked, run_folder
 
 
 def address(home: str, output: str) -> str:
     """Where a run is recorded, for its output to tell: in a storage that others read, only we know it again."""
-    machine = _machine(home)
-    return blake2b(machine.encode(), digest_size=16).hexdigest() if is_url(output) else machine
+    told = f"{machine_name()}:{os.path.abspath(home)}"
+    return blake2b(told.encode(), digest_size=16).hexdigest() if is_url(output) else told
 
 
 def is_alive(run: str, address_: str, home: str) -> bool | None:
-    """Whether a driver works on this run now; None where its home is elsewhere. `home` is ours."""
-    for folder in (home, address_.partition(":")[2]):
-        if folder and os.path.isdir(run_folder(folder, run)):
-            return is_locked(os.path.join(run_folder(folder, run), "lock"))
-    was_here = address_.startswith(_machine("")) or address_ == address(home, "s3://")
-    return False if was_here else None  # It was removed since.
+    """Whether a driver works on this run now; None where that cannot be seen. `home` is ours.
 
-
-def _machine(home: str) -> str:
-    return f"{os.uname().nodename}:{os.path.abspath(home) if home else ''}"
+    What cannot be seen may live: its folder may be hidden from us, or on a machine that is called as ours is.
+    """
+    machine, _, folder = address_.partition(":")
+    if address_ == address(home, "s3://"):
+        machine, folder = machine_name(), home
+    if not folder or not os.path.isdir(run_folder(folder, run)):
+        return None
+    if is_locked(os.path.join(run_folder(folder, run), "lock")):
+        return True
+    is_here = machine in (
+        machine_name(),
+        os.uname().nodename,
+    )  # Versions before 0.2 wrote the name of the host.
+    return False if is_here else None

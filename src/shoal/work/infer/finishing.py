@@ -30,7 +30,7 @@ def _raw(outputs: Any, count: int) -> tuple[Columns, dict[int, str]]:
     """As the model gives it: `value`, `output`, or `output_0`, `output_1` and so on; a function's own columns."""
     own = _own_columns(outputs, count, "the model")
     if own is not None:
-        return own, {}
+        return own
     arrays = _checked(_arrays(outputs), count)
     if len(arrays) == 1:
         (array,) = arrays
@@ -50,13 +50,14 @@ class _Own:
 
     def __call__(self, outputs: Any, count: int) -> tuple[Columns, dict[int, str]]:
         found = self._function(outputs)
-        columns = _own_columns(found, count, f"postprocess.function ({self._reference})")
-        if columns is None:
+        own = _own_columns(found, count, f"postprocess.function ({self._reference})")
+        if own is None:
             raise Failed(
                 f"postprocess.function ({self._reference}) gave a {type(found).__name__}:"
                 " it has to give a dict of columns, or a list with a dict for each input."
             )
-        return columns, _nan(_numbers(outputs), count)
+        columns, bad = own
+        return columns, {**_nan(_numbers(outputs), count), **bad}
 
 
 class _Classes:
@@ -149,13 +150,20 @@ def _one_score(labels: int) -> str:
     return f"{start}, and softmax of a single score is always 1: leave out softmax, or {_OWN}."
 
 
-def _own_columns(found: Any, count: int, whose: str) -> dict[str, Any] | None:
-    """Columns that were given as columns, or as a row for each input; None where it is something else."""
-    if isinstance(found, list) and found and all(isinstance(row, Mapping) for row in found):
+def _own_columns(found: Any, count: int, whose: str) -> tuple[Columns, dict[int, str]] | None:
+    """Columns that were given as columns, or as a row for each input, and inputs for which there is none; None where
+    it is something else."""
+    bad: dict[int, str] = {}
+    if isinstance(found, list) and any(isinstance(row, Mapping) for row in found):
         if len(found) != count:
             raise Failed(f"{_capital(whose)} gave {len(found)} rows for {count} inputs.")
-        names = dict.fromkeys(name for row in found for name in row)
-        found = {name: [row.get(name) for row in found] for name in names}
+        for index, row in enumerate(found):
+            if not isinstance(row, Mapping):
+                given = "None" if row is None else f"a {type(row).__name__}"
+                bad[index] = f"{whose} gave {given} instead of a row"
+        given_rows = [{} if index in bad else row for index, row in enumerate(found)]
+        names = dict.fromkeys(name for row in given_rows for name in row)
+        found = {name: [row.get(name) for row in given_rows] for name in names}
     if not isinstance(found, Mapping):
         return None
     if not found or not all(isinstance(name, str) for name in found):
@@ -165,7 +173,7 @@ def _own_columns(found: Any, count: int, whose: str) -> dict[str, Any] | None:
         if values is None or len(values) != count:
             given = "no list" if values is None else f"{len(values)} values"
             raise Failed(f"{_capital(whose)} gave {given} in column {name!r} for {count} inputs.")
-    return columns
+    return columns, bad
 
 
 def _column(values: Any) -> Any:

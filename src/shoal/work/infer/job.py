@@ -14,7 +14,7 @@ from shoal.engine.workers.runner import Failed
 from shoal.engine.workers.stopwatch import now
 from shoal.errors import AccessDenied, FileError, NotFound, ShoalError, Unreachable, several
 from shoal.files import is_url, pause
-from shoal.files.turns import Turn
+from shoal.files.turns import Turn, Turns
 from shoal.model import Factory, Item, Need, Node, Plan, Prediction
 from shoal.model.packages import Packages
 from shoal.model.profile import Profile
@@ -85,10 +85,14 @@ class InferJob(Hooks):
         self._tuning: Tuning | None = None
         self._source: InferSource | None = None
         self._run = ""
+        self._turn: Turn | None = None
+        """None as long as this session has none."""
         self._has_output = False
         """Whether it is ours, and can be written as far as is known."""
         self._has_replaced = False
         self._resumed = False
+        self._strangers = range(0)
+        """Numbers of which there is something in the output, and no item in the record: it was lost with a driver."""
         self.knows_packages = not spec.requirements
         """Whether workers have what is installed where Shoal runs, as far as is known."""
         self.counted: int | None = None
@@ -171,6 +175,9 @@ class InferJob(Hooks):
         }
         self.factory = self.factory._replace(arguments=arguments)
 
+    def turns(self) -> Sequence[Turns]:
+        return [outputs.turns(self.spec.output, self.spec.folder, self._run)]
+
     def made_of(self) -> str | None:
         return made_of(self.spec)
 
@@ -181,13 +188,19 @@ class InferJob(Hooks):
     def source(self, past: Past) -> InferSource:
         self._listing = self.list_inputs(past)
         self._tuning = Tuning(self.spec.tune, self.runtimes(), self.need, past.learned, self.missing())
-        self._source = InferSource(self._listing, self._tuning, past.next_seq, self._replace)
+        self._turn = past.turn
+        first = past.next_seq
+        if self._resumed:
+            first = max(first, outputs.next_number(self.spec.output, self.spec.folder))
+        self._strangers = range(past.next_seq, first)
+        self._source = InferSource(self._listing, self._tuning, first, self._replace, past.waiting)
         return self._source
 
     def _replace(self) -> None:
         """Only now: a mistake in the input must not cost what an earlier run wrote."""
+        assert self._turn is not None
         self._has_replaced = True
-        self._notes += outputs.replace(self.spec.output, self.spec.folder, self._run)
+        self._notes += outputs.replace(self.spec.output, self.spec.folder, self._run, self._turn)
 
     def runtimes(self) -> tuple[str, ...]:
         """What may run the model: what the file names, or all that is installed; workers that lack one say so."""
@@ -265,6 +278,8 @@ class InferJob(Hooks):
                 self._notes,
                 self._resumed,
                 self._resumed or self._has_replaced or self._listing.complete(),
+                turn,
+                None if self._source.is_over() else self._strangers,
             )
         except Failed as error:  # Parts are not what the workers left: told as a sentence here, too.
             raise FileError(str(error)) from error
@@ -272,23 +287,24 @@ class InferJob(Hooks):
         return concluded
 
     def tidy(self, turn: Turn) -> None:
-        outputs.tidy(self.spec.output, self.spec.folder)
+        outputs.tidy(self.spec.output, self.spec.folder, self._run, turn)
 
     def apart(self, mark: str) -> Sequence[str]:
         own = {**asdict(self.spec.output), "path": outputs.beside(self.spec.output.path, mark)}
-        given = {key: value for key, value in own.items() if value is not None}
+        given = {key: value for key, value in own.items() if value not in (None, ())}
         return [f"output={json.dumps(given, ensure_ascii=False)}"]
 
     def discard(self) -> None:
         outputs.discard(self.spec.output, self.spec.folder)
 
-    def close(self) -> None:
+    def close(self, *, replaced: bool = False) -> None:
         if self._listing is not None:
             self._listing.close()
-        if self._has_output:
+        if self._has_output and not replaced:
             self._has_output = False
             with suppress(ShoalError):  # Then others have to ask a person whether the run is over.
-                outputs.let_go(self.spec.output, self.spec.folder, self._run)
+                turn = 0 if self._turn is None else self._turn.number
+                outputs.let_go(self.spec.output, self.spec.folder, self._run, turn)
 
     def plan(
         self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned | None = None

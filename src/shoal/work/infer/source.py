@@ -17,12 +17,20 @@ class InferSource:
     """Keeps `Source`. Items are made when somebody could take them: until then their size may change."""
 
     def __init__(
-        self, listing: Listing, tuning: Tuning, next_seq: int, first: Callable[[], None] = lambda: None
+        self,
+        listing: Listing,
+        tuning: Tuning,
+        next_seq: int,
+        first: Callable[[], None] = lambda: None,
+        waiting: int = 0,
     ) -> None:
-        """`first` is called when an input has been found, before any item is given out."""
+        """`first` is called when an input has been found, before any item is given out. `waiting` are items that an
+        earlier session left."""
         self._listing, self._first = listing, first
         self._tuning = tuning
         self._seq = next_seq
+        self._open = waiting
+        """Items that have not come to their end."""
         tuning.left = self.inputs_left
         self._began = now()
         self._any = False
@@ -40,6 +48,7 @@ class InferSource:
             content = content_of(listed)
             item = Item(self._seq, item_id(self._seq), {COUNT: count, LIST: listed}, content=content)
             items.append(item)
+            self._open += 1
             self._tuning.made(item)
             if not self._any:
                 self._any, self.idle_s = True, now() - self._began
@@ -58,10 +67,15 @@ class InferSource:
     def finished(self) -> bool:
         return self._listing.finished()
 
+    def is_over(self) -> bool:
+        """Whether a resume would have nothing to do, but for items that failed."""
+        return self._listing.finished() and not self._open
+
     def progressed(self, item: Item, metrics: Mapping[str, Any], step: int | None) -> str | None:
         return None
 
     def ended(self, item: Item, outcome: Outcome) -> None:
+        self._open -= outcome.state in ("done", "failed")
         self._tuning.told(item, Heard.read(outcome.metrics.get(HEARD, {})))
 
 

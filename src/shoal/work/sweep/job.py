@@ -162,5 +162,5 @@ def _factory(spec: Sweep, pickle: str | None) -> Factory:
         return Factory(COMMAND_TRIAL, arguments, dict(spec.env), spec.folder)
     if spec.run.workload is not None:
         return Factory(WORKLOAD_TRIAL, {"workload": spec.run.workload}, dict(spec.env), spec.folder)
-    function = {"pickled": pickle} if pickle is not None else {"function": spec.run.function}
-    return Factory(FUNCTION_TRIAL, function, dict(spec.env), spec.folder)
+    function = {} if pickle is not None else {"function": spec.run.function}
+    return Factory(FUNCTION_TRIAL, function, dict(spec.env), spec.folder, blob=pickle or "")

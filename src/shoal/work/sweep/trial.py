@@ -22,22 +22,20 @@ OVERLAP_BYTES = 1 << 14
 class FunctionTrial:
     """Calls a function with the row as keyword arguments."""
 
-    def __init__(self, function: str | None = None, pickled: str | None = None) -> None:
+    def __init__(self, function: str | None = None, blob: bytes = b"") -> None:
         report_directly()
-        self._function = functions.load(function) if function is not None else _unpickle(str(pickled))
+        self._function = functions.load(function) if function is not None else _unpickle(blob)
 
     def run(self, work: Work) -> Mapping[str, Any] | None:
         metrics: Mapping[str, Any] | None = self._function(**work.params)
         return metrics
 
 
-def _unpickle(code: str) -> Callable[..., Any]:
+def _unpickle(code: bytes) -> Callable[..., Any]:
     """A function of a notebook or of `__main__`, which this run's own driver sent by value."""
-    import base64
-
     import cloudpickle
 
-    function: Callable[..., Any] = cloudpickle.loads(base64.b64decode(code))
+    function: Callable[..., Any] = cloudpickle.loads(code)
     return function
 
 

@@ -61,8 +61,9 @@ class WorkloadTrial:
         asked = getattr(inner, OUTPUT, None)
         if asked is None:
             return []
-        in_order = {"preserve_order": True} if getattr(asked, "preserve_order", False) else {}
-        return [f"--set={OUTPUT}={json.dumps({'path': output, **in_order})}"]
+        kept = {name: getattr(asked, name, None) for name in ("preserve_order", "json")}
+        kept = {name: value for name, value in kept.items() if value}
+        return [f"--set={OUTPUT}={json.dumps({'path': output, **kept})}"]
 
 
 def _read(path: str) -> dict[str, Any]:

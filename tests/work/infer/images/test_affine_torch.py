@@ -15,6 +15,7 @@ from shoal.work.infer.images import image_preparation
 torch: Any = pytest.importorskip("torch")
 pytestmark = [
     pytest.mark.torch,
+    pytest.mark.always,
     pytest.mark.filterwarnings("ignore:Since version 1.3.0, affine_grid behavior has changed"),
 ]
 

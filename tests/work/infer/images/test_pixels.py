@@ -43,7 +43,8 @@ def test_what_is_resized_by_grid_sample_is_no_bytes_and_goes_as_numbers():
 
 @pytest.mark.torch
 def test_torch_computes_the_same_numbers_from_the_bytes():
-    torch = pytest.importorskip("torch")
+    import torch
+
     from shoal.work.infer.models.running_torch import _computed
 
     prepare = image_preparation(ImagePreparation(size=(16,), normalize=IMAGENET), on_gpu=True)

@@ -168,8 +168,7 @@ print(first, taken, most)
 """
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.long
 def test_many_files_in_a_folder_start_at_once_and_take_little_memory(tmp_path: Path) -> None:
     """200,000 of them: the first can be taken when next to none have been seen, and memory stays flat."""
     count = 200_000

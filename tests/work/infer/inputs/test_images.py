@@ -237,7 +237,7 @@ def test_a_server_that_is_gone_or_does_not_know_us_is_not_the_fault_of_an_input(
 
 
 @pytest.mark.s3
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_that_cannot_be_reached_fails_the_listing(inputs: Any, bucket: Bucket, failure: Any) -> None:
     found = inputs.listing(Input(images=f"{bucket.url}/x/", endpoint="http://127.0.0.1:1"))
     assert isinstance(failure(found), Unreachable)

@@ -15,7 +15,7 @@ from shoal.model.tuning import Setting
 @pytest.fixture
 def save_onnx(tmp_path: Path) -> Callable[..., Path]:
     """Writes a file of these nodes; inputs and outputs are (name, type, shape)."""
-    onnx = pytest.importorskip("onnx")
+    import onnx
 
     def save(
         nodes: Sequence[Any],

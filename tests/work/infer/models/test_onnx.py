@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from shoal.engine.workers.runner import Failed
 from shoal.model.tuning import Setting
@@ -17,8 +18,6 @@ from shoal.spec.infer import ModelFile
 from shoal.work.infer.base import OutOfMemory, Tensor, Unusable
 from shoal.work.infer.models import models
 
-pytest.importorskip("onnxruntime")
-helper = pytest.importorskip("onnx").helper
 Save = Callable[..., Path]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 from shoal.model.tuning import Setting
 from shoal.spec.infer import ModelFile
@@ -16,7 +17,6 @@ from shoal.work.infer.models import difference, models
 
 pytestmark = pytest.mark.torch  # OpenVINO comes with the same extras.
 pytest.importorskip("openvino")
-helper = pytest.importorskip("onnx").helper
 Save = Callable[..., Path]
 
 
@@ -31,6 +31,7 @@ def batch(rows: int, *shape: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(0).random((rows, *shape), dtype=np.float32)
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("rows", ["n", 2], ids=["any number of rows", "two rows"])
 def test_it_gives_the_same_as_onnx_runtime(save_linear: Save, rows: int | str) -> None:
     first, second = both(save_linear((rows, 3, 8, 8)), batch(5, 3, 8, 8))

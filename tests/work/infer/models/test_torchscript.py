@@ -144,6 +144,7 @@ def expected(path: Path) -> Any:
         return module(torch.from_numpy(IMAGES)).numpy()
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_every_way_agrees_at_every_batch_size(network: Path, runtime: str) -> None:
     predictor = load(network, runtime, example=IMAGES)
@@ -155,6 +156,7 @@ def test_every_way_agrees_at_every_batch_size(network: Path, runtime: str) -> No
         assert found.dtype == np.float32
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_traced_model_does_the_same(save: Save, runtime: str) -> None:
     torch.manual_seed(0)
@@ -224,6 +226,7 @@ def test_a_dict_of_outputs_is_a_tuple_in_order(save: Save, runtime: str) -> None
     assert [part.shape for part in found] == [(3,), (3, 4)]
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
 @pytest.mark.parametrize("runtime", ["as-given", "frozen", "openvino"])
 def test_half_precision_gives_wide_numbers_that_agree(network: Path, runtime: str, precision: str) -> None:
@@ -327,7 +330,6 @@ def test_a_conversion_needs_an_example_and_says_so(network: Path, runtime: str) 
 
 
 def test_openvino_tells_nobody_and_loads_quietly(network: Path) -> None:
-    pytest.importorskip("openvino")
     script = """
 import sys
 import numpy as np

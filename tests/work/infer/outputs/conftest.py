@@ -14,7 +14,7 @@ from shoal.spec.infer import Output
 
 FAR = [
     pytest.param("s3", marks=pytest.mark.s3),
-    pytest.param("hdfs", marks=[pytest.mark.hdfs, pytest.mark.slow]),
+    pytest.param("hdfs", marks=pytest.mark.hdfs),
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -97,7 +96,7 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path, path: str, wh
     assert "hunter2" not in message
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.user
 def test_a_folder_without_rights_is_refused(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
     (message,) = messages(Output(path="locked/out"), Input(images="data"), tmp_path)

@@ -68,7 +68,7 @@ def _plain(value: Any) -> Any:
 @pytest.mark.parametrize(
     "values",
     [["a", 1], [True, 2], [2**70], [object()], np.zeros(2, complex), np.float32(1.0), [[1], "a"]],
-    ids=str,
+    ids=["text and number", "bool and number", "large", "object", "complex", "no list", "list and text"],
 )
 def test_what_has_no_place_in_a_table_is_told_with_the_column(values: Any) -> None:
     with pytest.raises(Failed, match="The column 'score' cannot be written: "):
@@ -98,6 +98,12 @@ def test_lists_are_what_pyarrow_makes_of_them(values: list[Any]) -> None:
         ([None], pyarrow.list_(pyarrow.string()), [None]),
         ([[], None], pyarrow.list_(pyarrow.string()), [[], None]),
         ([[1], [2]], pyarrow.list_(pyarrow.float64()), [[1.0], [2.0]]),
+        ([[], None, [None]], pyarrow.list_(pyarrow.float64()), [[], None, [None]]),
+        (
+            [{"a": [], "b": 1}, None],
+            pyarrow.struct([("a", pyarrow.list_(pyarrow.int64())), ("b", "double")]),
+            [{"a": [], "b": 1.0}, None],
+        ),
         ([{"a": 1, "b": None}], pyarrow.struct([("a", "double"), ("b", "string")]), [{"a": 1.0, "b": None}]),
     ],
 )
@@ -121,6 +127,20 @@ def test_values_take_the_type_that_was_agreed_on(values: Any, kind: Any, expecte
 def test_values_that_would_not_stay_the_same_are_refused(values: Any, kind: Any) -> None:
     with pytest.raises(Failed, match=r"The column 'score' holds .* here and .* in parts"):
         conform("score", arrow("score", values), kind)
+
+
+def test_a_column_that_held_no_value_takes_any_type() -> None:
+    """Where nothing was known at the end of a session, parts have text."""
+    empty = pyarrow.array([[], None, [None]], pyarrow.list_(pyarrow.string()))
+    made = conform("x", empty.slice(1), pyarrow.list_(pyarrow.int64()))
+    assert made.to_pylist() == [None, [None]]
+    assert conform("x", pyarrow.nulls(2, pyarrow.string()), pyarrow.bool_()).to_pylist() == [None, None]
+    filled = pyarrow.array([["a"], None, ["b", "c"]])
+    as_integers = pyarrow.list_(pyarrow.int64())
+    with pytest.raises(Failed):
+        conform("x", filled, as_integers)
+    numbers = pyarrow.array([[9], None, [1, 2], [3]], pyarrow.list_(pyarrow.int32()))
+    assert conform("x", numbers.slice(1, 2), as_integers).to_pylist() == [None, [1, 2]]
 
 
 def test_numbers_text_and_lists_are_written_without_pandas(tmp_path: Any) -> None:

@@ -84,7 +84,7 @@ def check_whole(output: Output, facts: dict[int, dict[str, Any]], count: int) ->
     done = list(facts.items())
     totals = finish(output, ".", RUN, done)
     assert finish(output, ".", RUN, done) == totals
-    tidy(output, ".")
+    tidy(output, ".", RUN)
     assert finish(output, ".", RUN, done) == totals
     good = [seq for seq in range(count) if seq % 5 != 3]
     expected = [(f"{seq}/{row}", facts[seq]["attempt"]) for seq in good for row in range(GOOD)]
@@ -135,7 +135,7 @@ def test_workers_that_are_killed_lose_and_repeat_nothing(local_output: Output) -
     check_local(local_output, killed_rounds(claimed(local_output), 6, 20, seed=4), 20)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_over_a_network(far_output: Output) -> None:
     check_whole(far_output, killed_rounds(claimed(far_output), 3, 8, seed=5), 8)
 
@@ -155,7 +155,7 @@ def test_of_two_attempts_at_once_one_counts_and_both_are_told_which(local_output
     check_local(local_output, facts, 30)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_race_over_a_network(far_output: Output) -> None:
     check_whole(far_output, race(claimed(far_output), 10), 10)
 
@@ -232,7 +232,7 @@ import pyarrow.parquet
 output, done = Output(path=sys.argv[1]), json.loads(sys.argv[2])
 def act(_deaths):
     finish(output, ".", "a-1", done)
-    tidy(output, ".")
+    tidy(output, ".", "a-1")
 print(at_each_step(output.path, act))
 """
     deaths = die_at_each_step(program, local_output.path, json.dumps(list(facts.items())))
@@ -265,6 +265,6 @@ print(at_each_step(copies, act, before))
         assert list(rows(output, ".")) == []
         facts = PartWriter(output, ".", run).write(0, 1, "c", {"path": ["x"]}, {"y": [1]}, [], Facts(0, 0))
         assert finish(output, ".", run, [(0, document_of(facts))]).rows == 1
-        tidy(output, ".")
-        left = sorted(path.name for path in Path(output.path).rglob("*"))
-        assert left == [".shoal-output", "part-000000.parquet", "run.json", "schema-1.arrow"]
+        tidy(output, ".", run)
+        left = sorted(path.name for path in Path(output.path).rglob("*") if path.is_file())
+        assert left == ["1.json", "part-000000.parquet", "run.json", "schema-1.arrow"]

@@ -56,7 +56,7 @@ def test_totals_add_up(output: Output) -> None:
     assert totals == Totals(4, 3, 3, 30, seconds, (), {"truncated": 3})
     assert [row["path"] for row in rows(output, ".")] == ["0/0", "0/1", "1/0", "1/1"]
     assert [row["path"] for row in rows(output, ".", limit=3)] == ["0/0", "0/1", "1/0"]
-    tidy(output, ".")
+    tidy(output, ".", RUN)
     assert finish(output, ".", RUN, done) == totals
 
 
@@ -126,7 +126,7 @@ def test_where_nothing_was_good_the_errors_are_told_all_the_same(
     for _ in range(2):
         assert finish(local_output, ".", RUN, done).errors == 4
         assert [row["path"] for row in table(local_output)] == ["0/bad0", "0/bad1", "1/bad0", "1/bad1"]
-        tidy(local_output, ".")
+        tidy(local_output, ".", RUN)
 
 
 def test_a_column_called_reason_keeps_its_name(local_output: Output, writer: PartWriter) -> None:
@@ -164,9 +164,10 @@ def test_what_unfinished_attempts_left_is_removed(local_output: Output, writer: 
     for key in left:
         Path(local_output.path, key).touch()
     finish(local_output, ".", RUN, done)
-    tidy(local_output, ".")
+    tidy(local_output, ".", RUN)
     keys = sorted(entry.key for entry in opened(local_output, ".").list(hidden=True))
-    assert keys == [OWNER, f"{HIDDEN}/schema-1.arrow", "part-000000.parquet"]
+    published = f"{HIDDEN}/published/{RUN}/1.json"
+    assert keys == [published, OWNER, f"{HIDDEN}/schema-1.arrow", "part-000000.parquet"]
     assert table(local_output, "part-000000.parquet")[0]["path"] == "0/0"
 
 
@@ -186,7 +187,7 @@ def test_a_run_that_is_resumed_after_its_end_keeps_the_errors_that_it_had(
 ) -> None:
     done = [write(writer, seq, bad=seq) for seq in (1, 3)]
     finish(local_output, ".", RUN, done)
-    tidy(local_output, ".")
+    tidy(local_output, ".", RUN)
     done += [write(writer, seq, bad=1) for seq in (0, 2, 4)]
     totals = finish(local_output, ".", RUN, done)
     assert totals.reasons == {"truncated": 7}
@@ -197,7 +198,7 @@ def test_a_run_that_is_resumed_after_its_end_keeps_the_errors_that_it_had(
 def test_errors_that_somebody_removed_are_counted(local_output: Output, writer: PartWriter) -> None:
     done = [write(writer, seq, bad=2) for seq in (0, 1)]
     finish(local_output, ".", RUN, done[:1])
-    tidy(local_output, ".")
+    tidy(local_output, ".", RUN)
     os.unlink(f"{local_output.path}/errors.parquet")
     done = [*done[:1], write(writer, 1, bad=2)]
     assert finish(local_output, ".", RUN, done).reasons == {
@@ -229,7 +230,7 @@ finish(output, ".", "a-1", done)
 before = most()
 done += [(seq, write(seq)) for seq in range(14, 60)]
 finish(output, ".", "a-1", done)
-tidy(output, ".")
+tidy(output, ".", "a-1")
 totals = finish(output, ".", "a-1", done)
 print(json.dumps([totals.errors, most() - before]))
 """
@@ -258,7 +259,7 @@ def test_an_error_whose_key_is_of_another_type_is_told_in_its_reason(
         (4, "no text"),
         (None, "no text; its key id is 1.5"),
     ]
-    tidy(local_output, ".")
+    tidy(local_output, ".", RUN)
     before = table(local_output)
     assert finish(local_output, ".", RUN, done) == totals
     assert table(local_output) == before

@@ -23,6 +23,7 @@ from shoal.work.infer.outputs import (
     owner,
     replace,
     rows,
+    turns,
 )
 from shoal.work.infer.outputs.layout import OWNER, opened
 
@@ -190,12 +191,17 @@ def test_the_output_of_a_run_that_cannot_be_seen_is_taken_only_once_it_has_let_g
     with pytest.raises(SpecError, match="of run a-1 of another machine or folder") as caught:
         take()
     assert "when that run is over, remove" in str(caught.value.hint)
-    let_go(output, ".", "a-1")
+    let_go(output, ".", "a-1", turn=1)
     ensure_ours(output, ".", "a-1", home="another home")  # It is resumed, somewhere else.
+    assert turns(output, ".", "a-1").take(2, {"driver": "the heir"})
     assert json.loads(opened(output, ".").read(OWNER))["home"] == "another home"
     with pytest.raises(SpecError, match="which may still be running"):
         take()
-    let_go(output, ".", "a-1")
+    let_go(output, ".", "a-1", turn=1)  # It is not the last word: the heir's would be.
+    with pytest.raises(SpecError, match="which may still be running"):
+        take()
+    let_go(output, ".", "a-1", turn=2)
+    let_go(output, ".", "a-1", turn=1)
     take()
     replace(output, ".", "b-2")
     let_go(output, ".", "a-1")

@@ -102,9 +102,6 @@ def test_workers_agree_on_types(local_output: Output) -> None:
 @pytest.mark.parametrize(
     ("columns", "why"),
     [
-        ({"label": [1, 2], "prob": [0.5, 0.5]}, "'label' holds int64 here and string"),
-        ({"label": ["on", "off"]}, "The columns here are path, label, and parts .* have path, label, prob"),
-        ({**COLUMNS, "more": [1, 2]}, "columns here are path, label, prob, more"),
         (
             {"label": ["on"], "prob": [0.5]},
             "The model gave column 'label' for 1, 'prob' for 1 of 2 inputs: give the same columns",
@@ -117,6 +114,96 @@ def test_what_could_not_be_read_together_fails_the_item(local_output: Output, co
     with pytest.raises(Failed, match=why):
         write(PartWriter(local_output, ".", "a-1"), 1, columns=columns)
     assert shown(Path(local_output.path)) == {"part-000000.parquet"}
+
+
+TYPE = "the model gave a value of another type than in other rows, in column "
+
+
+def ended(output: Output, parts: int) -> Any:
+    """Everything as others read it, once the run is over."""
+    writer = PartWriter(output, ".", "a-1")
+    facts = [writer.find(seq, f"content {seq}") for seq in range(parts)]
+    finish(output, ".", "a-1", [(seq, document_of(each)) for seq, each in enumerate(facts) if each])
+    return pq.read_table(output.path)
+
+
+def errors_of(table: Any) -> list[str]:
+    return [each for each in table.column("reason").to_pylist() if each]
+
+
+def test_columns_may_be_missing_and_others_may_come_later(local_output: Output) -> None:
+    claim(local_output, ".", "a-1", "home", is_alive=lambda *_: False)
+    for seq, columns in enumerate([COLUMNS, {"label": ["x", None]}, {**COLUMNS, "more": [None, 1]}, COLUMNS]):
+        assert write(PartWriter(local_output, ".", "a-1"), seq, columns=columns).rows == 2
+    table = ended(local_output, 4)
+    assert table.column_names == ["path", "label", "prob", "more"]
+    assert table.column("label").to_pylist() == ["on", "off", "x", None, "on", "off", "on", "off"]
+    assert table.column("prob").to_pylist() == [0.25, 0.75, None, None, 0.25, 0.75, 0.25, 0.75]
+    assert table.column("more").to_pylist() == [None] * 5 + [1] + [None] * 2
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "odd"),
+    [
+        ([1, "N/A", 2.5], [3, 4.5, "N/A"], ['"N/A"', '"N/A"']),
+        ([True, False, 1], [True, 0, None], ["1", "0"]),
+        ([[1], "none", [2.5]], [[], None, [[1]]], ['"none"', "[[1]]"]),
+        (
+            [{"a": 1}, {"a": 1, "b": [2]}, {"a": "x"}],
+            [{"c": None}, {"b": 3}, None],
+            ['{"a": "x"}', '{"b": 3}'],
+        ),
+        ([1, 2**70, object], [object, "x", "y"], [str(2**70), '"<class', '"<class', '"x"', '"y"']),
+        (np.array([1.5, 2.5, 3.5]), ["1.5", "x", None], ['"1.5"', '"x"']),
+    ],
+    ids=["number", "truth", "list", "dict", "no place in a table", "array"],
+)
+def test_a_value_that_does_not_go_with_the_others_costs_its_own_row(
+    local_output: Output, first: Any, later: Any, odd: list[str]
+) -> None:
+    claim(local_output, ".", "a-1", "home", is_alive=lambda *_: False)
+    for seq, values in enumerate((first, later)):
+        write(PartWriter(local_output, ".", "a-1"), seq, columns={"found": values}, n=3)
+    table = ended(local_output, 2)
+    told = errors_of(table)
+    assert table.num_rows == 6
+    for reason, value in zip(told, odd, strict=True):
+        assert reason.startswith(f"{TYPE}'found'; it gave {value}")
+
+
+def test_where_nothing_goes_together_the_item_fails(local_output: Output) -> None:
+    with pytest.raises(Failed, match="The column 'found' cannot be written"):
+        write(PartWriter(local_output, ".", "a-1"), columns={"found": np.zeros(2, complex)})
+
+
+def test_a_row_with_a_column_that_is_called_as_a_key_is_an_error(local_output: Output) -> None:
+    columns = {"label": ["a", "b", "c"], "path": [None, "mine", None]}
+    assert write(PartWriter(local_output, ".", "a-1"), columns=columns, n=3)[:2] == (2, 1)
+    assert list(rows(local_output, ".")) == [{"path": "0/0", "label": "a"}, {"path": "0/2", "label": "c"}]
+
+
+def test_columns_that_never_end_fail_the_item_with_what_to_do(local_output: Output) -> None:
+    write(PartWriter(local_output, ".", "a-1"))
+    many = {f"word{number}": [number, None] for number in range(1100)}
+    with pytest.raises(Failed, match=r"more and more columns, 1,103 by now.*output: \{json: "):
+        write(PartWriter(local_output, ".", "a-1"), 1, columns=many)
+
+
+def test_columns_are_kept_as_json_where_that_is_asked_for(local_output: Output) -> None:
+    output = Output(path=local_output.path, json=("answer", "never"))
+    claim(output, ".", "a-1", "home", is_alive=lambda *_: False)
+    loop: list[Any] = []
+    loop.append(loop)
+    answers = [{"ü": [np.float32(0.5), float("nan")]}, "text", None, np.arange(2), {1, 2}, loop]
+    facts = write(PartWriter(output, ".", "a-1"), columns={"answer": answers}, n=6)
+    assert facts[:2] == (4, 2)
+    assert [row["answer"] for row in rows(output, ".")] == ['{"ü": [0.5, null]}', '"text"', None, "[0, 1]"]
+    reasons = errors_of(ended(output, 1))
+    assert all(
+        each.startswith("what the model gave in column 'answer' cannot be written as JSON")
+        for each in reasons
+    )
+    assert len(reasons) == 2
 
 
 def test_what_was_none_inside_of_a_value_may_be_something_in_the_next_part(local_output: Output) -> None:
@@ -173,8 +260,6 @@ def test_a_storage_that_refuses_says_so(local_output: Output, tmp_path: Path) ->
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of one megabyte."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to mount a small disk")
     folder = tmp_path / "disk"
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]

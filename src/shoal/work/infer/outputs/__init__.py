@@ -8,7 +8,15 @@ from __future__ import annotations
 from shoal.work.infer.outputs.checking import check_output
 from shoal.work.infer.outputs.crumbs import NOWHERE, Crumbs, Ends
 from shoal.work.infer.outputs.finishing import Totals, finish, tidy, total
-from shoal.work.infer.outputs.owning import claim, ensure_ours, let_go, owner, replace
+from shoal.work.infer.outputs.owning import (
+    claim,
+    ensure_ours,
+    let_go,
+    next_number,
+    owner,
+    replace,
+    turns,
+)
 from shoal.work.infer.outputs.parts import PartWriter, document_of, facts_of
 from shoal.work.infer.outputs.passing import beside, discard
 from shoal.work.infer.outputs.reading import parts_there, rows, rows_of_part, table
@@ -28,6 +36,7 @@ __all__ = [
     "facts_of",
     "finish",
     "let_go",
+    "next_number",
     "owner",
     "parts_there",
     "replace",
@@ -36,4 +45,5 @@ __all__ = [
     "table",
     "tidy",
     "total",
+    "turns",
 ]

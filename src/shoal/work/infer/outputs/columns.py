@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
@@ -37,21 +38,86 @@ def arrow(name: str, values: Sequence[Any]) -> Any:
 
 def conform(name: str, array: Any, kind: Any) -> Any:
     """The same values as this type; `Failed` where they are of another sort, or would not stay the same."""
+    made = conformed(array, kind)
+    if made is None:
+        raise Failed(
+            f"The column {name!r} holds {array.type} here and {kind} in parts that were written before:"
+            " give values of one type for every input."
+        )
+    return made
+
+
+def conformed(array: Any, kind: Any) -> Any:
+    """The same; None where that cannot be. What holds no value takes any type."""
     import pyarrow
+    from pyarrow import types
 
     if array.type == kind:
         return array
-    if pyarrow.types.is_null(array.type):
+    if array.null_count == len(array):
         return pyarrow.nulls(len(array), kind)
+    if types.is_list(array.type) and types.is_list(kind):
+        inner = conformed(array.flatten(), kind.value_type)
+        return None if inner is None else _as_lists(array, inner, kind)
+    if types.is_struct(array.type) and types.is_struct(kind):
+        return _as_structs(array, kind)
     try:
-        if fits(array.type, kind):
-            return array.cast(kind)
+        return array.cast(kind) if _are_of_one_sort(array.type, kind) else None
     except pyarrow.ArrowException:
-        pass
-    raise Failed(
-        f"The column {name!r} holds {array.type} here and {kind} in parts that were written before:"
-        " give values of one type for every input."
-    )
+        return None
+
+
+def _as_lists(array: Any, inner: Any, kind: Any) -> Any:
+    """The lists of an array with other values in them."""
+    import pyarrow
+    import pyarrow.compute
+
+    lengths = pyarrow.compute.list_value_length(array).fill_null(0).to_pylist()
+    mask = array.is_null() if array.null_count else None
+    made = pyarrow.ListArray.from_arrays(_offsets(list(accumulate(lengths, initial=0))), inner, mask=mask)
+    return made.cast(kind)  # Only the name of what is in a list may differ.
+
+
+def _as_structs(array: Any, kind: Any) -> Any:
+    """Structs with these fields: null where they lack one; None where they have others."""
+    import pyarrow
+
+    own = dict(zip([each.name for each in array.type], array.flatten(), strict=True))
+    if own.keys() - {each.name for each in kind}:
+        return None
+    fields = [
+        conformed(own[each.name], each.type) if each.name in own else pyarrow.nulls(len(array), each.type)
+        for each in kind
+    ]
+    if any(each is None for each in fields):
+        return None
+    return pyarrow.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
+
+
+def as_json(values: Sequence[Any]) -> tuple[list[str | None], dict[int, str]]:
+    """The values as JSON text, and why some of them cannot be, by position. None stays None, and NaN becomes null."""
+    texts: list[str | None] = []
+    odd: dict[int, str] = {}
+    for position, value in enumerate(values):
+        try:
+            texts.append(None if value is None else json.dumps(_plain(value), ensure_ascii=False))
+        except (TypeError, ValueError, RecursionError) as error:
+            texts.append(None)
+            odd[position] = str(error)
+    return texts, odd
+
+
+def _plain(value: Any) -> Any:
+    """As values that JSON has."""
+    if hasattr(value, "tolist"):  # Of numpy.
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value.isoformat() if hasattr(value, "isoformat") else value
 
 
 def table_of(schema: Any, arrays: Mapping[str, Any], length: int) -> Any:
@@ -72,30 +138,26 @@ def arrays_of(table: Any) -> dict[str, Any]:
     return {name: table.column(name).combine_chunks() for name in table.column_names}
 
 
-def fits(found: Any, wanted: Any) -> bool:
-    """Whether both are of one sort: numbers, times, or lists and structs of what fits. Null fits everything."""
+def joined(known: Any, found: Any, *, widen: bool = False) -> Any:
+    """The known type with what the other has more: types where it has null, and fields of structs.
+
+    With `widen`, whole numbers make room for fractions. As it is where they have nothing in common.
+    """
+    import pyarrow
     from pyarrow import types
 
-    if found == wanted or types.is_null(found):
-        return True
-    if types.is_list(found) and types.is_list(wanted):
-        return fits(found.value_type, wanted.value_type)
-    if is_same_struct(found, wanted):
-        return all(fits(each.type, wanted.field(each.name).type) for each in found)
-    if types.is_timestamp(found) and types.is_timestamp(wanted):
-        return bool(found.tz == wanted.tz)
-    if types.is_decimal(found) and types.is_decimal(wanted):
-        return True
-    return _is_number(found) and _is_number(wanted)
-
-
-def is_same_struct(one: Any, other: Any) -> bool:
-    """Whether both are structs with fields of the same names."""
-    from pyarrow import types
-
-    if not types.is_struct(one) or not types.is_struct(other):
-        return False
-    return [each.name for each in one] == [each.name for each in other]
+    if types.is_null(known):
+        return found
+    if types.is_list(known) and types.is_list(found):
+        return pyarrow.list_(joined(known.value_type, found.value_type, widen=widen))
+    if types.is_struct(known) and types.is_struct(found):
+        fields = {each.name: each.type for each in known}
+        for each in found:
+            fields[each.name] = joined(fields.get(each.name, pyarrow.null()), each.type, widen=widen)
+        return pyarrow.struct(list(fields.items()))
+    if widen and types.is_integer(known) and types.is_floating(found):
+        return pyarrow.float64()
+    return known
 
 
 def is_known(kind: Any) -> bool:
@@ -118,10 +180,15 @@ def settled(kind: Any) -> Any:
     return pyarrow.string() if pyarrow.types.is_null(kind) else kind
 
 
-def _is_number(kind: Any) -> bool:
+def _are_of_one_sort(found: Any, wanted: Any) -> bool:
+    """Whether both are numbers, or times."""
     from pyarrow import types
 
-    return bool(types.is_integer(kind) or types.is_floating(kind))
+    if types.is_timestamp(found) and types.is_timestamp(wanted):
+        return bool(found.tz == wanted.tz)
+    if types.is_decimal(found) and types.is_decimal(wanted):
+        return True
+    return all(types.is_integer(each) or types.is_floating(each) for each in (found, wanted))
 
 
 def _array(values: Sequence[Any]) -> Any:

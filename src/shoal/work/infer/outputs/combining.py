@@ -1,6 +1,6 @@
-"""`errors.parquet`: the errors of all items in one file, with the columns of the parts: all can be read together.
+"""The errors of all items in one file, with the columns of the parts: all can be read together.
 
-It is made anew from the files of the items, and from itself for items whose files were tidied away.
+It is made anew from the files of the items, and from the last such file for items whose own were tidied away.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,6 @@ from shoal.errors import NotFound
 from shoal.files import Storage
 from shoal.store.arrow import column
 from shoal.work.infer.outputs.columns import arrays_of, table_of
-from shoal.work.infer.outputs.layout import ERRORS
 from shoal.work.infer.outputs.misfits import bare, keys_as, with_misfits
 from shoal.work.infer.outputs.parts import METADATA
 from shoal.work.infer.outputs.schemas import final, merged
@@ -31,27 +31,30 @@ _REASONS_KEPT = 1_000
 
 
 class ItemErrors(NamedTuple):
-    """Where the errors of one item are, and how many. Without a key, they are in the `errors.parquet` that is there."""
+    """Where the errors of one item are, and how many. Without a key, they are in an earlier file of all errors."""
 
     key: str | None
     number: int
 
 
-def combine(storage: Storage, items: Mapping[int, ItemErrors], schema: Any) -> Counter[str]:
-    """Write `errors.parquet` with the errors of these items, in their order: how often each reason was found.
+def combine(
+    storage: Storage, items: Mapping[int, ItemErrors], schema: Any, key: str, known: Sequence[str]
+) -> Counter[str]:
+    """Write a file with the errors of these items, in their order: how often each reason was found.
 
-    `schema` is that of the parts, or None where none has a row. Without items there is no file afterwards.
+    `schema` is that of the parts, or None where none has a row. `known` are earlier files of all errors: the first
+    that is there counts. Without items nothing is written.
     """
     if not items:
-        storage.delete(ERRORS)
         return Counter()
+    earlier = next((each for each in known if storage.exists(each)), None)
     if schema is None:
-        schema = _schema_of_errors(storage, items)
+        schema = _schema_of_errors(storage, items, earlier)
     descriptor, path = tempfile.mkstemp(suffix=".parquet")
     os.close(descriptor)
     try:
-        reasons = _write(path, storage, items, schema)
-        storage.write(ERRORS, Path(path))
+        reasons = _write(path, _tables(storage, items, earlier), items, schema)
+        storage.write(key, Path(path))
     finally:
         os.unlink(path)
     return reasons
@@ -62,7 +65,7 @@ def reason_column(names: Sequence[str]) -> str:
     return "reason" if "reason" not in names else "error_reason"
 
 
-def _write(path: str, storage: Storage, items: Mapping[int, ItemErrors], schema: Any) -> Counter[str]:
+def _write(path: str, tables: Iterator[Any], items: Mapping[int, ItemErrors], schema: Any) -> Counter[str]:
     import pyarrow
     from pyarrow import parquet
 
@@ -72,7 +75,7 @@ def _write(path: str, storage: Storage, items: Mapping[int, ItemErrors], schema:
     reasons: Counter[str] = Counter()
     held: list[Any] = []
     with parquet.ParquetWriter(path, wide, compression="snappy") as writer:
-        for table in _tables(storage, items):
+        for table in tables:
             held.append(_widened(table, wide))
             _count(reasons, held[-1].column(wide.names[-1]).to_pylist())
             if sum(each.num_rows for each in held) >= GROUP_ROWS:
@@ -107,17 +110,18 @@ def _widened(table: Any, wide: Any) -> Any:
     return table_of(wide, arrays, table.num_rows)
 
 
-def _tables(storage: Storage, items: Mapping[int, ItemErrors]) -> Iterator[Any]:
+def _tables(storage: Storage, items: Mapping[int, ItemErrors], earlier: str | None) -> Iterator[Any]:
     """The errors of each item, in the order of items."""
-    earlier = _earlier(storage)
+    known = _earlier(storage, earlier)
     seen: tuple[int, Any] = (-1, None)
     for seq in sorted(items):
         key, number = items[seq]
         if key is not None:
-            yield read_table(storage, key)
-            continue
+            with suppress(NotFound):  # An earlier driver may be tidying up what it combined.
+                yield read_table(storage, key)
+                continue
         while seen[0] < seq:
-            seen = next(earlier, (sys.maxsize, None))
+            seen = next(known, (sys.maxsize, None))
         yield seen[1] if seen[0] == seq else _lost(number)
 
 
@@ -128,16 +132,14 @@ def _lost(count: int) -> Any:
     return pyarrow.Table.from_arrays([column([LOST] * count, pyarrow.string())], ["reason"])
 
 
-def _earlier(storage: Storage) -> Iterator[tuple[int, Any]]:
-    """What the `errors.parquet` that is there has of each item, in the order of items. Holds little at once."""
+def _earlier(storage: Storage, key: str | None) -> Iterator[tuple[int, Any]]:
+    """What an earlier file of all errors has of each item, in the order of items. Holds little at once."""
     import pyarrow
     from pyarrow import parquet
 
-    try:
-        opened = storage.open(ERRORS)
-    except NotFound:
+    if key is None:
         return
-    with opened, parquet.ParquetFile(opened) as file:
+    with storage.open(key) as opened, parquet.ParquetFile(opened) as file:
         counts = json.loads((file.metadata.metadata or {}).get(METADATA, b'{"items": []}'))["items"]
         batches = file.iter_batches(GROUP_ROWS, use_threads=False)
         held = table_of(file.schema_arrow, {}, 0)
@@ -148,20 +150,21 @@ def _earlier(storage: Storage) -> Iterator[tuple[int, Any]]:
             held = held.slice(count)
 
 
-def _schema_of_errors(storage: Storage, items: Mapping[int, ItemErrors]) -> Any:
+def _schema_of_errors(storage: Storage, items: Mapping[int, ItemErrors], earlier: str | None) -> Any:
     """Where no input was good, only the errors know the keys. What is in the combined file has their types already."""
     import pyarrow
     from pyarrow import parquet
 
     found: Any = None
-    for key in sorted({each.key or ERRORS for each in items.values()}):
+    keys = {each.key or earlier for each in items.values()}
+    for key in sorted(each for each in keys if each is not None):
         try:
             with storage.open(key) as file:
                 schema = parquet.read_schema(file)
         except NotFound:
             continue
-        keys = schema.remove(len(schema) - 1).remove_metadata()
-        found = keys if found is None else merged(found, keys)
+        own = schema.remove(len(schema) - 1).remove_metadata()
+        found = own if found is None else merged(found, own)
     return final(pyarrow.schema([]) if found is None else found)
 
 

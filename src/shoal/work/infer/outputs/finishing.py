@@ -1,35 +1,46 @@
 """The end of a run's output: errors in one file, parts that can be read together, nothing left behind. For drivers.
 
-Every step replaces a file as a whole or removes what no longer counts, so that it may be killed and called again.
+Every step replaces a file as a whole or removes what no longer counts, so that it may be killed and called again. A
+driver that is suspended in it, and goes on when another one has the run, takes back what it does then.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Container, Iterable, Mapping, Set
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from shoal.engine.workers.runner import Failed
+from shoal.errors import NotFound
 from shoal.files import Storage
+from shoal.files.atomic import is_aside
+from shoal.files.suspension import suspended_at
+from shoal.files.turns import Turn
 from shoal.spec.infer import Output
 from shoal.work.infer.base import Facts
 from shoal.work.infer.outputs.columns import arrays_of, table_of
-from shoal.work.infer.outputs.combining import ItemErrors, combine, read_table
+from shoal.work.infer.outputs.combining import ItemErrors, read_table
 from shoal.work.infer.outputs.layout import (
-    HIDDEN,
     OWNER,
     Listing,
+    aside_key,
     is_claim_aside,
     look,
     opened,
+    part_key,
     remove,
     schema_key,
+    turns_prefix,
 )
-from shoal.work.infer.outputs.owning import ensure_ours, replace
+from shoal.work.infer.outputs.owning import FIRST, ensure_ours, replace
 from shoal.work.infer.outputs.parts import METADATA, encoded, facts_of, part_document
+from shoal.work.infer.outputs.publication import kept_when_tidy, last_published, publish, published_parts
+from shoal.work.infer.outputs.retirement import put_back, retire
 from shoal.work.infer.outputs.schemas import decoded, final, was_widened
 
+_TRIES = 5
 REASONS_TOLD = 10
 
 
@@ -50,31 +61,42 @@ class Totals(NamedTuple):
 
 
 def finish(
-    output: Output, folder: str, run: str, expected: Iterable[tuple[int, Mapping[str, Any]]]
+    output: Output,
+    folder: str,
+    run: str,
+    expected: Iterable[tuple[int, Mapping[str, Any]]],
+    turn: Turn = FIRST,
+    *,
+    strangers: Container[int] | None = None,
 ) -> Totals:
     """Make the folder what it is to be when these items are done: (item, facts as `document_of` gives them).
 
-    Parts of other items are removed, with everything that unfinished attempts left. The files that the errors were
-    combined from stay until `tidy`. Called again, also after `tidy` and with more items, it gives the same.
+    Parts of other items are removed, with everything that unfinished attempts left; where the run is not over, only
+    those of `strangers`, as a resume takes up the others. The files that the errors were combined from stay until
+    `tidy`. Called again, also after `tidy` and with more items, it gives the same. Raises what `turn.ensure` does.
     """
     ensure_ours(output, folder, run)
-    replace(output, folder, run)
+    replace(output, folder, run, turn)
     storage = opened(output, folder)
-    found = look(storage)
-    done = {seq: facts_of(document) for seq, document in expected}
-    missing = sorted(done.keys() - found.parts.keys())
-    for seq in missing:
-        del done[seq]
-    schema = _schema(storage, found)
-    _complete_parts(storage, found, done, schema)
-    errors = {
-        seq: ItemErrors(_errors_key(storage, found, seq, facts), facts.errors)
-        for seq, facts in done.items()
-        if facts.errors
-    }
-    reasons = combine(storage, errors, schema)
-    _remove_rest(storage, found, done, {each.key for each in errors.values()})
-    return _totals(done, missing, reasons)
+    every = {seq: facts_of(document) for seq, document in expected}
+    for _ in range(_TRIES):
+        found = _look_for(storage, every)
+        done = {seq: facts for seq, facts in every.items() if seq in found.parts}
+        schema = _complete_parts(storage, run, found, done, turn)
+        errors = {
+            seq: ItemErrors(_errors_key(storage, found, seq, facts), facts.errors)
+            for seq, facts in done.items()
+            if facts.errors
+        }
+        reasons = publish(storage, run, turn, done, errors, schema)
+        found = look(storage)  # Who takes a part away, or adds one, after this look sees what was published.
+        if done.keys() <= found.parts.keys():
+            break
+    counted = {each.key for each in errors.values()}
+    retire(storage, _rest(found, done, counted, strangers), turn)
+    turn.ensure()
+    remove(storage, [each.aside for each in found.retired if each.turn <= turn.number])
+    return _totals(done, sorted(every.keys() - done.keys()), reasons)
 
 
 def total(documents: Iterable[Mapping[str, Any]]) -> Totals:
@@ -82,36 +104,81 @@ def total(documents: Iterable[Mapping[str, Any]]) -> Totals:
     return _totals(dict(enumerate(map(facts_of, documents))), (), Counter())
 
 
-def tidy(output: Output, folder: str) -> None:
+def tidy(output: Output, folder: str, run: str, turn: Turn = FIRST) -> None:
     """Once the state of the run is durable: keep what says whose the folder is and what types it has, and no more."""
     storage = opened(output, folder)
     found = look(storage)
-    kept = {OWNER, *found.schemas.values()}
-    remove(storage, [key for key in found.hidden if key not in kept])
+    turn.ensure()
+    kept = {OWNER, *found.schemas.values(), *kept_when_tidy(run, turn.number)}
+    later = {each.aside for each in found.retired if each.turn > turn.number}
+    turns = f"{turns_prefix(run)}/"
+    remove(storage, [key for key in found.hidden if key not in kept | later and not key.startswith(turns)])
 
 
-def _schema(storage: Storage, found: Listing) -> Any:
-    """The types that all parts have in the end; None where there never was a row."""
-    return final(decoded(storage.read(schema_key(max(found.schemas))))) if found.schemas else None
+def _look_for(storage: Storage, expected: Iterable[int]) -> Listing:
+    """What is there; parts of these items that somebody put aside are put back before."""
+    found = look(storage)
+    missing = {part_key(seq) for seq in expected if seq not in found.parts}
+    aside = [each for each in found.retired if each.key in missing]
+    if not aside:
+        return found
+    put_back(storage, aside)
+    return look(storage)
 
 
-def _complete_parts(storage: Storage, found: Listing, done: Mapping[int, Facts], schema: Any) -> None:
-    """Give parts that were written before all types were known the columns of the others: readers ask the first."""
-    if schema is None:
-        return
-    versions = [decoded(storage.read(schema_key(version))) for version in sorted(found.schemas)]
-    doubtful = found.parts if was_widened(versions[:-1], versions[-1]) else found.partial
-    for seq in sorted(doubtful.keys() & done.keys()):
-        key = found.parts[seq]
+def _complete_parts(storage: Storage, run: str, found: Listing, done: Mapping[int, Facts], turn: Turn) -> Any:
+    """Give parts that were written before all types were known the columns of the others: readers ask the first.
+
+    The schema that all of them have then; None where there never was a row.
+    """
+    written: set[int] = set()
+    turn.ensure()
+    while versions := _versions(storage):
+        schema = final(versions[-1])
+        doubtful = found.parts if was_widened(versions[:-1], versions[-1]) else found.partial
+        asked = sorted(doubtful.keys() & done.keys())
+        written |= {seq for seq in asked if _complete(storage, part_key(seq), schema)}
+        if len(_versions(storage)) == len(versions):  # Else an heir knows more columns than we did.
+            _take_back(storage, run, turn, written)
+            return schema
+    return None
+
+
+def _versions(storage: Storage) -> list[Any]:
+    """The schemas that were agreed on, one after the other."""
+    found: list[Any] = []
+    with suppress(NotFound):
+        while True:
+            found.append(decoded(storage.read(schema_key(len(found) + 1))))
+    return found
+
+
+def _complete(storage: Storage, key: str, schema: Any) -> bool:
+    """Whether this part was written anew."""
+    try:
         table = read_table(storage, key)
-        metadata = table.schema.metadata
-        if table.schema.remove_metadata() == schema:
-            continue
-        try:
-            whole = table_of(schema, arrays_of(table), table.num_rows)
-        except Failed:  # Whole numbers so large that there are none with fractions: they stay what they are.
-            continue
-        storage.write(key, encoded(whole, json.loads(metadata[METADATA])))
+    except NotFound:
+        return False  # It is looked for once more at the end.
+    metadata = table.schema.metadata
+    if table.schema.remove_metadata() == schema:
+        return False
+    try:
+        whole = table_of(schema, arrays_of(table), table.num_rows)
+    except Failed:  # Whole numbers so large that there are none with fractions: they stay what they are.
+        return False
+    suspended_at("complete")
+    storage.write(key, encoded(whole, json.loads(metadata[METADATA])))
+    return True
+
+
+def _take_back(storage: Storage, run: str, turn: Turn, written: Set[int]) -> None:
+    """Put parts aside that we wrote anew when an heir had taken them out of the output already."""
+    last = last_published(storage, run)
+    if last is not None and last > turn.number:
+        listed = published_parts(storage, run, last)
+        for seq in written - listed:
+            with suppress(NotFound):
+                storage.move(part_key(seq), aside_key(turn.number, part_key(seq)))
 
 
 def _errors_key(storage: Storage, found: Listing, seq: int, facts: Facts) -> str | None:
@@ -123,13 +190,16 @@ def _errors_key(storage: Storage, found: Listing, seq: int, facts: Facts) -> str
     return next((key for key in keys if key == document.get("errors_file")), None)
 
 
-def _remove_rest(
-    storage: Storage, found: Listing, done: Mapping[int, Facts], counted: Set[str | None]
-) -> None:
-    parts = [key for seq, key in found.parts.items() if seq not in done]
+def _rest(
+    found: Listing, done: Mapping[int, Facts], counted: Set[str | None], strangers: Container[int] | None
+) -> list[str]:
+    """What is of no item that is done; where the run is not over, only the parts of `strangers`."""
+    parts = {seq: key for seq, key in found.parts.items() if seq not in done}
+    if strangers is not None:
+        return [key for seq, key in parts.items() if seq in strangers]
     errors = [key for keys in found.errors.values() for key in keys if key not in counted]
-    hidden_asides = [key for key in found.hidden if key.startswith(f"{HIDDEN}/.") and not is_claim_aside(key)]
-    remove(storage, [*parts, *errors, *found.asides, *hidden_asides])
+    unfinished = [key for key in found.hidden if is_aside(key.rpartition("/")[2]) and not is_claim_aside(key)]
+    return [*parts.values(), *errors, *found.asides, *unfinished]
 
 
 def _totals(done: Mapping[int, Facts], missing: Iterable[int], reasons: Counter[str]) -> Totals:

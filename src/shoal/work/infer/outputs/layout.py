@@ -7,9 +7,9 @@ readers of Parquet folders pass over. It is not called `.shoal`: that would make
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from shoal.files import Storage, open_storage
 from shoal.files.atomic import is_aside
@@ -24,7 +24,10 @@ _ITEM_ERRORS = re.compile(r"errors-(\d{6,})-(\d+)-[0-9a-f]{8}\.parquet")
 _PARTIAL = re.compile(r"partial-(\d{6,})")
 _SCHEMA = re.compile(r"schema-(\d+)\.arrow")
 _CRUMB = re.compile(r"at-(\d{6,})-(\d+)\.json")
-_REMOVERS = 8
+_RETIRED = re.compile(r"aside-(\d+)-([^/]+)")
+_AT_ONCE = 8
+
+T = TypeVar("T")
 
 
 def opened(output: Output, folder: str) -> Storage:
@@ -64,6 +67,21 @@ def ended_key(run: str) -> str:
     return f"{HIDDEN}/ended-{run}"
 
 
+def turns_prefix(run: str) -> str:
+    """Where the turns of this run are written down."""
+    return f"{HIDDEN}/turns/{run}"
+
+
+def published_prefix(run: str) -> str:
+    """Where each turn of this run says what it made of the output."""
+    return f"{HIDDEN}/published/{run}"
+
+
+def aside_key(turn: int, key: str) -> str:
+    """Where a driver of this turn puts what it takes out of the output, until it may be removed."""
+    return f"{HIDDEN}/aside-{turn}-{key.rpartition('/')[2]}"
+
+
 def is_claim_aside(key: str) -> bool:
     """Whether this is the word of a run that takes the output over, on its way: not for others to remove."""
     return key.startswith((f"{HIDDEN}/.after-", f"{HIDDEN}/.run.json."))
@@ -73,6 +91,14 @@ def crumb_of(key: str) -> tuple[int, int] | None:
     """Item and attempt that a key is the crumb of."""
     match = _CRUMB.fullmatch(key.removeprefix(f"{HIDDEN}/"))
     return (int(match[1]), int(match[2])) if match else None
+
+
+class Retired(NamedTuple):
+    """A file that a driver of this turn took out of the output, and where it was before."""
+
+    turn: int
+    aside: str
+    key: str
 
 
 class Listing(NamedTuple):
@@ -94,17 +120,21 @@ class Listing(NamedTuple):
     """Whether there is an `errors.parquet`."""
     others: list[str]
     """A few of those that are not of Shoal."""
+    retired: list[Retired]
+    numbers: set[int]
+    """Of all items of which there is something, also aside."""
 
 
 def look(storage: Storage) -> Listing:
     """List the folder. Stops where a few files are not of Shoal: then nothing else matters."""
-    found = Listing({}, {}, {}, {}, [], [], False, [])
+    found = Listing({}, {}, {}, {}, [], [], False, [], [], set())
     for entry in storage.list(hidden=True):
         key = entry.key
         if key.startswith(f"{HIDDEN}/"):
             _note_hidden(found, key)
         elif match := _PART.fullmatch(key):
             found.parts[int(match[1])] = key
+            found.numbers.add(int(match[1]))
         elif key == ERRORS:
             found = found._replace(has_errors=True)
         elif is_aside(key) and key.startswith((".part-", f".{ERRORS}.")):
@@ -119,6 +149,13 @@ def look(storage: Storage) -> Listing:
 def _note_hidden(found: Listing, key: str) -> None:
     name = key.removeprefix(f"{HIDDEN}/")
     found.hidden.append(key)
+    if match := _RETIRED.fullmatch(name):
+        name = match[2]
+        is_shown = name == ERRORS or _PART.fullmatch(name)
+        found.retired.append(Retired(int(match[1]), key, name if is_shown else f"{HIDDEN}/{name}"))
+        found.numbers.update(_number(name))
+        return
+    found.numbers.update(_number(name))
     if match := _ITEM_ERRORS.fullmatch(name):
         found.errors.setdefault((int(match[1]), int(match[2])), []).append(key)
     elif match := _PARTIAL.fullmatch(name):
@@ -127,8 +164,18 @@ def _note_hidden(found: Listing, key: str) -> None:
         found.schemas[int(match[1])] = key
 
 
+def _number(name: str) -> list[int]:
+    """The item that a file is of, if it is of one."""
+    found = (kind.fullmatch(name) for kind in (_PART, _ITEM_ERRORS, _PARTIAL, _CRUMB))
+    return [int(match[1]) for match in found if match]
+
+
 def remove(storage: Storage, keys: Iterable[str]) -> None:
-    """Remove these, several at a time: each is a request where the storage is far away."""
-    with ThreadPoolExecutor(_REMOVERS) as pool:
-        for _ in pool.map(storage.delete, keys):
+    for_each(storage.delete, keys)
+
+
+def for_each(act: Callable[[T], None], values: Iterable[T]) -> None:
+    """Several at a time: each is a request where the storage is far away."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for _ in pool.map(act, values):
             pass

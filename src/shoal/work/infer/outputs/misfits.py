@@ -1,6 +1,6 @@
-"""Keys that are of another type than those of the other inputs: garbage in one key must not cost the others' rows.
+"""Keys and outputs that are of another type than those of the other inputs: one must not cost the others' rows.
 
-A good input with such a key becomes an error. Of an error the key is null in its column, and told in the reason.
+A good input with such a value becomes an error. Of an error the key is null in its column, and told in the reason.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal.engine.workers.runner import Failed
-from shoal.work.infer.outputs.columns import arrow, conform
+from shoal.work.infer.outputs.columns import arrow, conform, conformed, joined
 
 BESIDE = "; its key "
 WHERE = "; the input is "
+GAVE = "; it gave "
 """What comes after these in a reason is of one input, and no reason."""
 _LONGEST = 100
 
@@ -71,6 +72,37 @@ def odd_keys(keys: Mapping[str, Sequence[Any]], known: Any) -> dict[int, str]:
     return found if 2 * len(found) < total else {}
 
 
+def odd_outputs(columns: Mapping[str, Sequence[Any]], known: Any) -> dict[int, str]:
+    """Why inputs have no place in the table, by position, where what the model gave does not go with other rows.
+
+    `known` is the schema of earlier parts, if there are any. In a column that they do not have, most of the values
+    here say what its type is.
+    """
+    found: dict[int, str] = {}
+    for name, values in columns.items():
+        kind = known.field(name).type if known is not None and name in known.names else None
+        if not _go_together(name, values, kind):
+            singles = [_single(name, value) for value in values]
+            kind = _usual(singles) if kind is None else kind
+            reason = f"the model gave a value of another type than in other rows, in column {name!r}"
+            for position, each in enumerate(singles):
+                if each is None or kind is None or not _goes_with(each, kind):
+                    found[position] = f"{reason}{GAVE}{_said(values[position])}"
+    return found
+
+
+def odd_names(keys: Mapping[str, Sequence[Any]], columns: Mapping[str, Sequence[Any]]) -> dict[int, str]:
+    """Where what the model gave has the name of a key of the input. Where most have, none is odd."""
+    found = {
+        position: f"the model gave a column {name!r}, and so is a key of the input called"
+        for name in keys.keys() & columns.keys()
+        for position, value in enumerate(columns[name])
+        if value is not None
+    }
+    total = max((len(values) for values in keys.values()), default=0)
+    return found if 2 * len(found) < total else {}
+
+
 def with_misfits(reasons: Sequence[str | None], misfits: Sequence[Misfits]) -> list[str]:
     """The reasons, each with what there is to tell of the keys."""
     return [
@@ -81,7 +113,7 @@ def with_misfits(reasons: Sequence[str | None], misfits: Sequence[Misfits]) -> l
 
 def bare(reason: str | None) -> str:
     """A reason without what was told beside it."""
-    return (reason or "").partition(BESIDE)[0].partition(WHERE)[0]
+    return (reason or "").partition(BESIDE)[0].partition(WHERE)[0].partition(GAVE)[0]
 
 
 def _single(name: str, value: Any) -> Any:
@@ -121,6 +153,34 @@ def _value(scalar: Any) -> Any:
         return f"a {scalar.type}"
 
 
+def _go_together(name: str, values: Sequence[Any], kind: Any) -> bool:
+    """Whether all of them are of one type, and of this one."""
+    try:
+        array = arrow(name, values)
+    except Failed:
+        return False
+    return kind is None or _goes_with(array, kind)
+
+
+def _goes_with(array: Any, kind: Any) -> bool:
+    return conformed(array, joined(kind, array.type, widen=True)) is not None
+
+
+def _usual(singles: Sequence[Any]) -> Any:
+    """The type with which most of these go; None where none has a place in a table."""
+    examples = {each.type: each for each in singles if each is not None and each.null_count == 0}
+    counts = Counter(each.type for each in singles if each is not None and each.null_count == 0)
+
+    def together(kind: Any) -> int:
+        return sum(count for other, count in counts.items() if _goes_with(examples[other], kind))
+
+    return max(counts, key=together, default=None)
+
+
 def _told(name: str, value: Any) -> str:
+    return f"{BESIDE}{name} is {_said(value)}"
+
+
+def _said(value: Any) -> str:
     said = json.dumps(_value(value) if hasattr(value, "as_py") else value, ensure_ascii=False, default=str)
-    return f"{BESIDE}{name} is {said if len(said) <= _LONGEST else said[:_LONGEST] + '...'}"
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."

@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 from shoal.errors import NotFound, SpecError
 from shoal.files import Storage
+from shoal.files.turns import FirstTurn, Turn, Turns
 from shoal.spec.infer import Output
 from shoal.store.home import name_of
 from shoal.work.infer.outputs.layout import (
     ERRORS,
+    HIDDEN,
     OTHERS_NAMED,
     OWNER,
     Listing,
@@ -25,10 +27,14 @@ from shoal.work.infer.outputs.layout import (
     look,
     opened,
     part_key,
+    published_prefix,
     remove,
     successor_key,
+    turns_prefix,
 )
+from shoal.work.infer.outputs.retirement import retire
 
+FIRST = FirstTurn()
 _TRIES = 10
 _OTHER = "--set output.path=FOLDER"
 _ELSEWHERE = f"Give output: a new or empty folder, for instance with {_OTHER}."
@@ -76,17 +82,30 @@ def claim(
     raise SpecError(f"Other runs keep taking {storage.url}.", hint=_ELSEWHERE)
 
 
-def replace(output: Output, folder: str, run: str) -> list[str]:
+def replace(output: Output, folder: str, run: str, turn: Turn = FIRST) -> list[str]:
     """Remove what earlier runs wrote, before the first part of ours: notes for the person. May be called again."""
     storage = opened(output, folder)
-    return _settle(storage, _chain_to(storage, run))
+    return _settle(storage, _chain_to(storage, run), turn)
 
 
-def let_go(output: Output, folder: str, run: str) -> None:
-    """The driver of this run ends: leave word for those that cannot see it. A resume takes that back."""
+def let_go(output: Output, folder: str, run: str, turn: int = 0) -> None:
+    """The driver of this run ends: leave word for those that cannot see it. It holds until somebody has a later turn.
+
+    `turn` is 0 for a driver that had none yet.
+    """
     storage = opened(output, folder)
-    if [each.run for each in _chain(storage)[-1:]] == [run]:
-        storage.write(ended_key(run), b"")
+    if [each.run for each in _chain(storage)[-1:]] == [run] and turn >= (_ended_turn(storage, run) or 0):
+        storage.write(ended_key(run), str(turn).encode())
+
+
+def turns(output: Output, folder: str, run: str) -> Turns:
+    """Where the drivers of this run write their turns down."""
+    return Turns(opened(output, folder), turns_prefix(run))
+
+
+def next_number(output: Output, folder: str) -> int:
+    """Above the numbers of all items of which there is something, also of those that nobody has recorded."""
+    return max(look(opened(output, folder)).numbers, default=0) + 1
 
 
 def ensure_free(output: Output, folder: str) -> None:
@@ -116,8 +135,6 @@ def ensure_ours(output: Output, folder: str, run: str, *, home: str = "", limit:
     if home and chain[-1].home != home:  # The run was brought here.
         key = OWNER if len(chain) == 1 else successor_key(chain[-2].run)
         storage.write(key, _encoded(chain[-1]._replace(home=home)))
-    if home:
-        storage.delete(ended_key(run))
 
 
 def _chain_to(storage: Storage, run: str) -> list[Owner]:
@@ -140,12 +157,27 @@ def _refuse_the_living(storage: Storage, found: Listing, owner: Owner, is_alive:
             f"{storage.url} is the output of run {owner.run}, which is running.",
             hint=f"Wait for it, stop it (shoal stop {owner.run}), or give another output: {_OTHER}",
         )
-    if is_alive is None and ended_key(owner.run) not in found.hidden:
+    if is_alive is None and not _has_ended(storage, found, owner.run):
         raise SpecError(
             f"{storage.url} is the output of run {owner.run} of another machine or folder, which may still be"
             " running.",
             hint=f"Give another output: {_OTHER}. Or, when that run is over, remove what is there, and run it again.",
         )
+
+
+def _has_ended(storage: Storage, found: Listing, run: str) -> bool:
+    """Whether the last driver of this run left word that it ended."""
+    ended = _ended_turn(storage, run) if ended_key(run) in found.hidden else None
+    return ended is not None and ended >= Turns(storage, turns_prefix(run)).highest()
+
+
+def _ended_turn(storage: Storage, run: str) -> int | None:
+    """The turn of the driver that said so; None where none did. Versions before 0.2 had no turns."""
+    try:
+        word = storage.read(ended_key(run))
+    except NotFound:
+        return None
+    return int(word) if word.isdigit() else 0
 
 
 def _refuse_to_try_over(storage: Storage, found: Listing, owner: Owner) -> None:
@@ -158,17 +190,27 @@ def _refuse_to_try_over(storage: Storage, found: Listing, owner: Owner) -> None:
         )
 
 
-def _settle(storage: Storage, chain: list[Owner]) -> list[str]:
-    """Being at the end of the chain, clear the folder of who was before, and stand there alone."""
+def _settle(storage: Storage, chain: list[Owner], turn: Turn) -> list[str]:
+    """Being at the end of the chain, clear the folder of who was before, and stand there alone.
+
+    What has a name of its own in every run is removed at once. Other names may be those of our own files by the time
+    that a driver which was suspended goes on.
+    """
     *before, ours = chain
     if not before:
         return []
     found = look(storage)
+    turn.ensure()
     kept = {OWNER, *(successor_key(each.run) for each in before)}
+    own = (f"{turns_prefix(ours.run)}/", f"{published_prefix(ours.run)}/")
     hidden = [key for key in found.hidden if key not in kept and not is_claim_aside(key)]
-    old = [*found.parts.values(), *found.asides, *hidden]
-    remove(storage, [*old, ERRORS] if found.has_errors else old)
-    storage.write(OWNER, _encoded(ours))
+    named = [key for key in hidden if "/" in key.removeprefix(f"{HIDDEN}/") and not key.startswith(own)]
+    shared = [key for key in hidden if "/" not in key.removeprefix(f"{HIDDEN}/")]
+    retired = {each.aside for each in found.retired}
+    old = [*found.parts.values(), *(key for key in shared if key not in retired)]
+    retire(storage, [*old, ERRORS] if found.has_errors else old, turn)
+    remove(storage, [*named, *retired, *found.asides])
+    storage.write(OWNER, _encoded(_chain_to(storage, ours.run)[-1]))
     remove(storage, [successor_key(each.run) for each in before])
     parts = f"{len(found.parts)} part{'' if len(found.parts) == 1 else 's'}"
     were = "it was" if len(found.parts) == 1 else "they were"

@@ -17,10 +17,10 @@ from shoal.errors import FileError, NotFound
 from shoal.files import Storage
 from shoal.spec.infer import Output
 from shoal.work.infer.base import Facts
-from shoal.work.infer.outputs.columns import arrow, conform, table_of
+from shoal.work.infer.outputs.columns import arrow, as_json, conform, table_of
 from shoal.work.infer.outputs.crumbs import Crumbs
 from shoal.work.infer.outputs.layout import errors_key, opened, part_key, partial_key
-from shoal.work.infer.outputs.misfits import keys_array, odd_keys, with_misfits
+from shoal.work.infer.outputs.misfits import keys_array, odd_keys, odd_names, odd_outputs, with_misfits
 from shoal.work.infer.outputs.schemas import Schemas, is_complete
 
 METADATA = b"shoal"
@@ -29,6 +29,10 @@ REASON = "shoal: reason"
 """The last column in the errors of one item: a name that no column of a person has."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
+Columns = Mapping[str, Sequence[Any]]
+Errors = Sequence[tuple[Mapping[str, Any], str]]
+"""Keys of inputs, and why they have no row."""
+
 
 class PartWriter:
     """Writes the parts of one worker. For one thread."""
@@ -36,6 +40,7 @@ class PartWriter:
     def __init__(self, output: Output, folder: str, run: str) -> None:
         self._storage = opened(output, folder)
         self._run = run
+        self._json = output.json
         self._schemas = Schemas(self._storage)
         self.crumbs = Crumbs(self._storage)
 
@@ -60,25 +65,19 @@ class PartWriter:
         seq: int,
         attempt: int,
         content: str,
-        keys: Mapping[str, Sequence[Any]],
-        columns: Mapping[str, Sequence[Any]],
-        errors: Sequence[tuple[Mapping[str, Any], str]],
+        keys: Columns,
+        columns: Columns,
+        errors: Errors,
         facts: Facts,
     ) -> Facts:
         """Make the part durable, or find that another attempt did: the facts of the one that counts.
 
-        `keys` and `columns` are of the good inputs, in their order. `rows`, `errors` and `attempt` of the facts are
-        filled in here. Raises `Failed` when the disk is full or the columns do not go with those of other parts.
+        `keys` and `columns` are of the good inputs, in their order; those that do not go with the others become
+        errors. `rows`, `errors` and `attempt` of the facts are filled in here. Raises `Failed` when the disk is full,
+        or when nothing goes together.
         """
         with self._told():
-            try:
-                table = self._table(keys, columns, errors)
-            except Failed:
-                odd = odd_keys(keys, self._schemas.known())
-                if not odd:
-                    raise
-                errors = [*errors, *_as_errors(keys, odd)]
-                table = self._table(_without(keys, odd), _without(columns, odd), errors)
+            table, errors = self._fitting(keys, columns, errors)
             facts = facts._replace(rows=table.num_rows, errors=len(errors), attempt=attempt)
             errors_file = self._write_errors(seq, attempt, errors)
             if not is_complete(table.schema) or not table.num_rows:
@@ -94,19 +93,37 @@ class PartWriter:
             )
         return found
 
+    def _fitting(self, keys: Columns, columns: Columns, errors: Errors) -> tuple[Any, Errors]:
+        """A table of the inputs that go together, and the errors with those that do not."""
+        columns, odd = _with_json(columns, self._json)
+        while True:
+            if odd:
+                errors = [*errors, *_as_errors(keys, odd)]
+                keys, columns = _without(keys, odd), _without(columns, odd)
+            try:
+                return self._table(keys, columns, errors), errors
+            except Failed:
+                known = self._schemas.known()
+                own = {name: values for name, values in columns.items() if name not in keys}
+                odd = {**odd_names(keys, columns), **odd_outputs(own, known), **odd_keys(keys, known)}
+                if not odd or (known is None and len(odd) == _count(keys)):
+                    raise
+
     def _table(
         self,
-        keys: Mapping[str, Sequence[Any]],
-        columns: Mapping[str, Sequence[Any]],
-        errors: Sequence[tuple[Mapping[str, Any], str]],
+        keys: Columns,
+        columns: Columns,
+        errors: Errors,
     ) -> Any:
         import pyarrow
 
-        if both := keys.keys() & columns.keys():
-            raise Failed(
-                f"The model gives a column {min(both)!r}, and so is a key of the input called: rename one of them."
-            )
-        arrays = {name: arrow(name, values) for name, values in {**keys, **columns}.items()}
+        for name in sorted(keys.keys() & columns.keys()):
+            if any(value is not None for value in columns[name]):
+                raise Failed(
+                    f"The model gives a column {name!r}, and so is a key of the input called: rename one of them."
+                )
+        arrays = {name: arrow(name, values) for name, values in {**columns, **keys}.items()}
+        arrays = {name: arrays[name] for name in {**keys, **columns}}
         lengths = {len(array) for array in arrays.values()}
         if len(lengths) > 1:
             raise Failed(_told_lengths(keys, arrays))
@@ -119,14 +136,12 @@ class PartWriter:
         except Failed:
             return table_of(self._schemas.agree(found, fractions=columns.keys()), arrays, count)
 
-    def _no_rows(self, errors: Sequence[tuple[Mapping[str, Any], str]]) -> Any:
+    def _no_rows(self, errors: Errors) -> Any:
         """A part of nothing, as it is the commit; with the columns that are known by now."""
         known = self._schemas.known()
         return table_of(errors_table(errors).drop_columns([REASON]).schema if known is None else known, {}, 0)
 
-    def _write_errors(
-        self, seq: int, attempt: int, errors: Sequence[tuple[Mapping[str, Any], str]]
-    ) -> str | None:
+    def _write_errors(self, seq: int, attempt: int, errors: Errors) -> str | None:
         if not errors:
             return None
         data = encoded(errors_table(errors))
@@ -148,13 +163,24 @@ class PartWriter:
             ) from error
 
 
-Columns = Mapping[str, Sequence[Any]]
+def _with_json(columns: Columns, names: Collection[str]) -> tuple[Columns, dict[int, str]]:
+    """The columns with JSON text in those of these names, and why some inputs have none, by position."""
+    made = {name: as_json(columns[name]) for name in names if name in columns}
+    odd = {
+        position: f"what the model gave in column {name!r} cannot be written as JSON: {why}"
+        for name, (_, whys) in made.items()
+        for position, why in whys.items()
+    }
+    return {**columns, **{name: texts for name, (texts, _) in made.items()}}, odd
+
+
+def _count(columns: Columns) -> int:
+    return max((len(values) for values in columns.values()), default=0)
 
 
 def _without(columns: Columns, odd: Collection[int]) -> dict[str, Sequence[Any]]:
     """The columns without these positions."""
-    count = max((len(values) for values in columns.values()), default=0)
-    kept = [position for position in range(count) if position not in odd]
+    kept = [position for position in range(_count(columns)) if position not in odd]
     return {name: _taken(values, kept) for name, values in columns.items()}
 
 
@@ -182,7 +208,7 @@ def _told_lengths(keys: Mapping[str, Sequence[Any]], arrays: Mapping[str, Any]) 
     return f"The model gave column {found} of {total:,} inputs: give the same columns for every input."
 
 
-def errors_table(errors: Sequence[tuple[Mapping[str, Any], str]]) -> Any:
+def errors_table(errors: Errors) -> Any:
     """The keys of these inputs, and the reasons as the last column."""
     import pyarrow
 

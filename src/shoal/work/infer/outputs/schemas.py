@@ -2,7 +2,7 @@
 
 The first who has a row publishes the types of its columns; all others keep to them. What was only None so far has the
 type null, and whoever sees a value of it first publishes the next version; so does who has fractions where there were
-whole numbers. Each version is written once, by one.
+whole numbers, or a column that the others do not have. Each version is written once, by one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from typing import Any
 from shoal.engine.workers.runner import Failed
 from shoal.errors import NotFound
 from shoal.files import Storage
-from shoal.work.infer.outputs.columns import is_known, is_same_struct, settled
+from shoal.work.infer.outputs.columns import is_known, joined, settled
 from shoal.work.infer.outputs.layout import schema_key
+
+MOST_COLUMNS = 1000
+"""So many come of columns that are not the same for all inputs, at most."""
 
 
 class Schemas:
@@ -31,7 +34,7 @@ class Schemas:
         return self._schema
 
     def agree(self, found: Any, fractions: Collection[str] = ()) -> Any:
-        """The schema of a part whose rows have this one. `Failed` where the columns are others than before.
+        """The schema of a part whose rows have this one. `Failed` where there are far too many columns.
 
         `fractions` are columns that may have them from now on, though they had whole numbers.
         """
@@ -75,56 +78,27 @@ def is_complete(schema: Any) -> bool:
 
 
 def was_widened(earlier: Iterable[Any], last: Any) -> bool:
-    """Whether parts may have been written with a type that is not that of the others, though it was known."""
+    """Whether parts may have been written without a column of the others, or with a type of it that is not theirs,
+    though it was known."""
     return any(
-        is_known(field.type) and field.type != last.field(field.name).type
+        field.name not in schema.names
+        or (is_known(schema.field(field.name).type) and schema.field(field.name).type != field.type)
         for schema in earlier
-        for field in schema
+        for field in last
     )
 
 
 def merged(known: Any, found: Any, fractions: Collection[str] = ()) -> Any:
-    """What is known, with the types that were not."""
+    """What is known, with the columns and the types that were not."""
     import pyarrow
 
-    if known.names != found.names:
+    types = {field.name: field.type for field in known}
+    for field in found:
+        earlier = types.get(field.name, pyarrow.null())
+        types[field.name] = joined(earlier, field.type, widen=field.name in fractions)
+    if len(types) > max(MOST_COLUMNS, len(known)):
         raise Failed(
-            f"The columns here are {', '.join(found.names)}, and parts that were written before have"
-            f" {', '.join(known.names)}: give the same columns for every input."
+            f"The model gives more and more columns, {len(types):,} by now: give the same columns for every input, or"
+            " one column with a dict, and name it in output: {json: [...]}."
         )
-    return pyarrow.schema(
-        [
-            (
-                each.name,
-                (_wider if each.name in fractions else _fuller)(each.type, found.field(each.name).type),
-            )
-            for each in known
-        ]
-    )
-
-
-def _wider(known: Any, found: Any) -> Any:
-    """Numbers that hold fractions, too, where whole ones were known and others are found; else the fuller type."""
-    import pyarrow
-    from pyarrow import types
-
-    if types.is_list(known) and types.is_list(found):
-        return pyarrow.list_(_wider(known.value_type, found.value_type))
-    if types.is_integer(known) and types.is_floating(found):
-        return pyarrow.float64()
-    return _fuller(known, found)
-
-
-def _fuller(known: Any, found: Any) -> Any:
-    """The known type, with what was null in it taken from the other; as it is where they have nothing in common."""
-    import pyarrow
-
-    if pyarrow.types.is_null(known):
-        return found
-    if pyarrow.types.is_list(known) and pyarrow.types.is_list(found):
-        return pyarrow.list_(_fuller(known.value_type, found.value_type))
-    if is_same_struct(known, found):
-        return pyarrow.struct(
-            [(each.name, _fuller(each.type, found.field(each.name).type)) for each in known]
-        )
-    return known
+    return pyarrow.schema(list(types.items()))

@@ -9,12 +9,12 @@ from shoal.work.infer.base import Columns
 
 
 class Collected:
-    """Filled batch by batch, in the order of the inputs."""
+    """Filled batch by batch, in the order of the inputs. A column that a batch does not have is None there."""
 
     def __init__(self) -> None:
         self.positions: list[int] = []
         self.errors: list[tuple[int, str]] = []
-        self._pieces: dict[str, list[Any]] = {}
+        self._batches: list[tuple[int, dict[str, Any]]] = []
 
     def fail(self, position: int, reason: str) -> None:
         self.errors.append((position, reason))
@@ -25,13 +25,16 @@ class Collected:
             self.fail(positions[index], reason)
         good = [index for index in range(len(positions)) if index not in bad]
         self.positions.extend(positions[index] for index in good)
-        for name, values in columns.items():
-            kept = _chosen(values, good) if bad else _own(values)
-            self._pieces.setdefault(name, []).append(kept)
+        kept = {name: _chosen(values, good) if bad else _own(values) for name, values in columns.items()}
+        self._batches.append((len(good), kept))
 
     def columns(self) -> dict[str, Any]:
         """All batches together: arrays stay arrays, everything else becomes a list."""
-        return {name: _joined(pieces) for name, pieces in self._pieces.items()}
+        names = dict.fromkeys(name for _, columns in self._batches for name in columns)
+        return {
+            name: _joined([columns.get(name, [None] * count) for count, columns in self._batches if count])
+            for name in names
+        }
 
 
 def _chosen(values: Any, indices: Sequence[int]) -> Any:
@@ -44,7 +47,11 @@ def _own(values: Any) -> Any:
 
 
 def _joined(pieces: list[Any]) -> Any:
-    if not all(hasattr(piece, "dtype") for piece in pieces) or len({p.shape[1:] for p in pieces}) > 1:
+    if (
+        not pieces
+        or not all(hasattr(piece, "dtype") for piece in pieces)
+        or len({p.shape[1:] for p in pieces}) > 1
+    ):
         return [value for piece in pieces for value in piece]
     import numpy as np
 
