@@ -275,9 +275,12 @@ def test_an_actor_that_hangs_in_its_start_is_killed_and_asked_only_once(
     monkeypatch.setattr(workers, "HEAR_S", 1.0)
     worker = spawn(engine, work)
     began = time.monotonic()
+    engine.kill(worker)
+    asked = engine._workers[worker]._kill
     for _ in range(20):  # As a pool does that looks at it again and again.
         engine.kill(worker)
         assert engine.wait(0.01) == []
+    assert engine._workers[worker]._kill is asked, "each request would wait there"
     [gone] = of(WorkerLost, collect(engine, lost(worker), PATIENCE_S))
     assert (gone.cause, gone.running) == ("killed", None)
     assert time.monotonic() - began < 20

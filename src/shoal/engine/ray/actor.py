@@ -149,7 +149,7 @@ class WorkerActor:
         await self._flush()
 
     async def _flush(self) -> None:
-        while self._connection.backlog:
+        while self._connection.backlog and self._connection.open:
             await asyncio.sleep(0.001)
             self._connection.flush()
 
@@ -278,10 +278,13 @@ class WorkerActor:
 
     def _new_log(self) -> Iterator[messages.Message]:
         """What was written to the log since the last look."""
-        if not os.path.exists(self._log):  # Killed before it had begun.
+        try:
+            end = os.stat(self._log).st_size
+        except FileNotFoundError:  # Killed before it had begun.
+            return
+        if end <= self._log_sent:
             return
         with open(self._log, "rb") as file:
-            end = os.fstat(file.fileno()).st_size
             file.seek(self._log_sent)
             while self._log_sent < end and (block := file.read(parcels.BLOCK_BYTES)):
                 yield ["log", self._log_sent, block]
