@@ -13,6 +13,7 @@ from shoal.errors import RunLocked, StoreError, TakenOver, Unreachable
 from shoal.files import Storage, open_storage
 from shoal.files.turns import Turns
 from shoal.store import RunStore
+from shoal.store.driver import Driver
 
 NOW = 1000.0
 
@@ -64,7 +65,7 @@ def test_a_turn_is_above_all_that_were_taken_anywhere(
 ) -> None:
     Turns(storage, "turns").take(7, {"token": "x"})  # type: ignore[arg-type]
     with make_store("a") as store:
-        assert turns.take(store, [place(storage)], NOW, print).number == 8
+        assert turns.take(store, [place(storage)], Driver.this(), NOW, print).number == 8
         assert store.turn() == 8
 
 
@@ -72,8 +73,8 @@ def test_of_two_heirs_in_two_homes_the_later_turn_counts(
     make_store: Callable[[str], RunStore], storage: Fickle
 ) -> None:
     with make_store("a") as one, make_store("b") as other:
-        first = turns.take(one, [place(storage)], NOW, print)
-        second = turns.take(other, [place(storage)], NOW, print)
+        first = turns.take(one, [place(storage)], Driver.this("one"), NOW, print)
+        second = turns.take(other, [place(storage)], Driver.this("other"), NOW, print)
         assert (first.number, second.number) == (1, 2)
         second.ensure()
         with pytest.raises(TakenOver, match="turn 2"):
@@ -86,9 +87,9 @@ def test_an_heir_that_was_a_moment_too_late_is_refused(
     with make_store("a") as one, make_store("b") as other:
         late = place(storage)
         monkeypatch.setattr(late, "highest", lambda: 0)
-        turns.take(one, [place(storage)], NOW, print)
+        turns.take(one, [place(storage)], Driver.this("one"), NOW, print)
         with pytest.raises(RunLocked, match="at the same moment"):
-            turns.take(other, [late], NOW, print)
+            turns.take(other, [late], Driver.this("late"), NOW, print)
 
 
 def test_a_storage_that_is_away_is_gone_on_without_and_asked_again(
@@ -97,7 +98,7 @@ def test_a_storage_that_is_away_is_gone_on_without_and_asked_again(
     said: list[str] = []
     storage.is_away = True
     with make_store("a") as store:
-        turn = turns.take(store, [place(storage)], NOW, said.append)
+        turn = turns.take(store, [place(storage)], Driver.this(), NOW, said.append)
         assert "does not answer" in said[0]
         with pytest.raises(Unreachable):
             turn.ensure()
@@ -111,9 +112,9 @@ def test_who_could_not_leave_word_and_finds_another_there_is_out(
 ) -> None:
     storage.is_away = True
     with make_store("a") as store, make_store("b") as other:
-        turn = turns.take(store, [place(storage)], NOW, lambda line: None)
+        turn = turns.take(store, [place(storage)], Driver.this(), NOW, lambda line: None)
         storage.is_away = False
-        turns.take(other, [place(storage)], NOW, print)
+        turns.take(other, [place(storage)], Driver.this("other"), NOW, print)
         with pytest.raises(TakenOver):
             turn.ensure()
 
@@ -123,7 +124,7 @@ def test_what_is_found_while_watching_is_raised_by_a_quick_look(
 ) -> None:
     monkeypatch.setattr(turns, "LOOK_S", 0.01)
     with make_store("a") as store:
-        turn = turns.take(store, [place(storage)], NOW, print)
+        turn = turns.take(store, [place(storage)], Driver.this(), NOW, print)
         turn.watch()
         turn.check()
         Turns(storage, "turns").take(2, {"token": "x"})  # type: ignore[arg-type]
@@ -139,5 +140,5 @@ def test_a_record_that_cannot_be_written_leaves_no_word_elsewhere(
     with make_store("a") as store:
         store._connection.execute("PRAGMA query_only=ON")
         with pytest.raises(StoreError):
-            turns.take(store, [place(storage)], NOW, print)
+            turns.take(store, [place(storage)], Driver.this(), NOW, print)
     assert Turns(storage, "turns").highest() == 0  # type: ignore[arg-type]

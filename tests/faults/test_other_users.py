@@ -18,10 +18,7 @@ import pytest
 from faults.conftest import SHOAL
 from shoal.store import stubs
 
-pytestmark = [
-    pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else"),
-]
+pytestmark = pytest.mark.root
 NOBODY = 65534
 SWEEP = """\
 kind: sweep

@@ -69,7 +69,6 @@ def test_what_others_can_write_to_is_not_ours(tmp_path: Path, mode: int, ours: b
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
 @pytest.mark.parametrize("as_link", [False, True], ids=["folder", "link"])
 def test_who_takes_the_name_of_our_folder_first_does_not_lock_us_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_link: bool

@@ -19,7 +19,7 @@ from shoal.model import Item, Outcome
 from shoal.plan.durations import Durations
 from shoal.shape.pool import Ended, Pool, Progress, Watcher, WorkerUse
 from shoal.store import RunInfo, RunStore
-from shoal.store.driver import BEAT_S
+from shoal.store.driver import BEAT_S, Driver
 from shoal.store.learned import recall_learned, remember_learned
 from shoal.store.profiles import recall, remember
 from shoal.work.job import Conclusion, Learned, Past, PoolJob, Recorded
@@ -53,7 +53,7 @@ class Session:
         job.begin(store.run, store.home, resumed=self._resumed)
         try:
             places = [*machines.turns(store.run), *(Place(place) for place in job.turns())]
-            self._turn = turns.take(store, places, self._began, machines.tell)
+            self._turn = turns.take(store, places, Driver.this(here.token(16)), self._began, machines.tell)
         except BaseException:
             job.close()
             raise

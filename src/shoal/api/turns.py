@@ -98,14 +98,13 @@ class DriverTurn:
                     continue  # What cannot be seen is unknown: the next look may tell.
 
 
-def take(store: RunStore, places: Sequence[Place], now: float, tell: Tell) -> DriverTurn:
+def take(store: RunStore, places: Sequence[Place], driver: Driver, now: float, tell: Tell) -> DriverTurn:
     """The next turn: one more than the highest anywhere. In the record first, so that a full disk, or a driver that is
     suspended in the middle of writing, leaves nothing elsewhere. The run is `running` then.
 
     `RunLocked` where another driver takes it at the same time.
     """
     number = 1 + max([store.turn(), *(_highest(place, store.run, tell) for place in places)])
-    driver = Driver.this()
     store.take_turn(number, driver, now, begin=True)
     for place in places:
         try:

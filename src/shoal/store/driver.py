@@ -30,10 +30,10 @@ class Driver(NamedTuple):
     """Differs for each, whatever else is equal."""
 
     @classmethod
-    def this(cls) -> Driver:
+    def this(cls, token: str = "") -> Driver:
         """The process that asks, at this try to drive."""
         pid = os.getpid()
-        return cls(os.uname().nodename, pid, process_start(pid), machine_identity(), os.urandom(8).hex())
+        return cls(os.uname().nodename, pid, process_start(pid), machine_identity(), token)
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Driver | None:

@@ -100,7 +100,6 @@ class Answer(BaseHTTPRequestHandler):
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user for a moment")
 def test_who_listens_where_it_was_does_not_get_the_token(folder: Path) -> None:
     first = notebook.start(str(folder))
     for process in processes.of(str(folder)):

@@ -135,7 +135,7 @@ def test_agents_take_turns_also_when_one_of_them_removes_the_lock(folder: Path) 
     assert inside == ["in", "out"] * 4
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+@pytest.mark.root
 def test_a_node_starts_though_another_user_took_the_name_of_its_folder(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
