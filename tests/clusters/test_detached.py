@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -62,6 +64,28 @@ def test_logs_are_followed_and_a_stop_and_a_resume_reach_the_run(desk: Desk, lab
     assert f"{run} is running" in desk.shoal("resume", run, code=2).stderr
     until(lambda: desk.state(run) == "succeeded", "the end of the run")
     assert sorted(row["n"] for row in desk.rows(run)) == list(range(200))
+
+
+def test_what_a_script_prints_is_followed_while_it_reports_nothing(desk: Desk, lab: str) -> None:
+    talk = "import time\nwhile True:\n    print('said at', time.time(), flush=True)\n    time.sleep(0.25)\n"
+    desk.write("talk/talk.py", talk)
+    document = {"kind": "sweep", "name": "talk", "trials": {"grid": {"n": [1]}}}
+    file = desk.write("talk/talk.yaml", json.dumps({**document, "run": {"command": "python talk.py"}}))
+    process = desk.start("run", file, "--cluster", lab, "--json")
+    run = until(lambda: desk.run_of("talk"), "the run")
+    until(lambda: desk.json("show", run)["counts"].get("running"), "a trial that runs")
+    follower = desk.start("logs", run, "-f")
+    assert follower.stdout is not None
+    late: list[float] = []
+    while len(late) < 20:
+        line = follower.stdout.readline()
+        assert line, "it follows as long as the trial runs"
+        if "said at" in line:
+            late.append(time.time() - float(line.split()[-1]))
+    desk.shoal("stop", run)
+    desk.end(follower)
+    desk.end(process, code=3)
+    assert sorted(late[10:])[5] < 2.0, f"seconds from print to sight: {late}"
 
 
 def test_what_is_wrong_is_said_before_anything_is_handed_over(desk: Desk, lab: str) -> None:

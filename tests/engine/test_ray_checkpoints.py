@@ -141,20 +141,22 @@ def test_the_next_attempt_finds_what_the_last_one_left(
     if storage is None:
         assert (root / "checkpoints" / "t2" / "deep" / "step").read_text() == "t2"
     else:
-        where = "t2/2" if kind == "s3" else "t2"  # The second attempt's own, where it is a copy.
-        assert storage.read(f"runs/run-1/checkpoints/{where}/deep/step") == b"t2"
+        [mark] = [each.key for each in storage.list("runs/run-1/checkpoints/t2", "*.complete")]
+        assert mark.startswith("runs/run-1/checkpoints/t2/0."), "a version of this turn, and no other is left"
+        assert storage.read(f"{mark.removesuffix('.complete')}/deep/step") == b"t2"
 
 
-def test_a_storage_that_fails_fails_what_needs_it_by_name(cluster: Any, tmp_path: Path, work: Path) -> None:
+def test_what_a_storage_does_not_take_the_next_attempt_has_from_the_driver(
+    cluster: Any, tmp_path: Path, work: Path
+) -> None:
     storage = open_storage("http://127.0.0.1:1/nobody-writes-here")
-    watch = Watch()
-    run_pool(tmp_path / "run-1", work, watch, storage, Need(cpu=0.5))
-    assert len(watch.ended) == 3
-    for ended in watch.ended:
-        assert ended.outcome.state == "failed"
-        assert "its checkpoint cannot be brought from http://127.0.0.1:1" in str(ended.outcome.error)
-    said = "".join(path.read_text() for path in (tmp_path / "run-1" / "logs").iterdir())
+    root, watch = tmp_path / "run-1", Watch()
+    run_pool(root, work, watch, storage, Need(cpu=0.5))
+    found = {ended.item.id: ended.outcome.metrics.get("found") for ended in watch.ended}
+    assert found == {"t1": "t1", "t2": "t2", "t3": "t3"}
+    said = "".join(path.read_text() for path in (root / "logs").iterdir())
     assert "shoal: The checkpoint of t1 cannot be kept: " in said
+    assert "It is sent to the driver instead." in said
 
 
 def test_a_node_that_is_lost_leaves_its_checkpoints_behind(cluster: Any, tmp_path: Path, work: Path) -> None:

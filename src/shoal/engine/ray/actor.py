@@ -149,7 +149,7 @@ class WorkerActor:
         await self._flush()
 
     async def _flush(self) -> None:
-        while self._connection.backlog:
+        while self._connection.backlog and self._connection.open:
             await asyncio.sleep(0.001)
             self._connection.flush()
 
@@ -227,14 +227,18 @@ class WorkerActor:
 
     def _over(self) -> list[str]:
         """The checkpoints of items that have ended here."""
-        over = [self._names[message[1]][1] for message in self._gathered if message[0] == "ended"]
-        started = [self._names[message[1]][1] for message in self._gathered if message[0] == "started"]
+        over = [name for message in self._gathered if (name := self._checkpoint(message, "ended"))]
+        started = [name for message in self._gathered if (name := self._checkpoint(message, "started"))]
         self._running = started[-1] if started else self._running
         if self._status is not None and self._running is not None and self._running not in over:
             over.append(self._running)  # It died with its process.
         if self._running in over:
             self._running = None
         return over
+
+    def _checkpoint(self, message: messages.Message, kind: str) -> str | None:
+        """Of the item that a message of this kind speaks of; user code may have written one about no item of ours."""
+        return self._names[message[1]][1] if message[0] == kind and message[1] in self._names else None
 
     def _tell(self, message: messages.Message) -> None:
         self._gathered.append(message)
@@ -275,10 +279,13 @@ class WorkerActor:
 
     def _new_log(self) -> Iterator[messages.Message]:
         """What was written to the log since the last look."""
-        if not os.path.exists(self._log):  # Killed before it had begun.
+        try:
+            end = os.stat(self._log).st_size
+        except FileNotFoundError:  # Killed before it had begun.
+            return
+        if end <= self._log_sent:
             return
         with open(self._log, "rb") as file:
-            end = os.fstat(file.fileno()).st_size
             file.seek(self._log_sent)
             while self._log_sent < end and (block := file.read(parcels.BLOCK_BYTES)):
                 yield ["log", self._log_sent, block]
@@ -287,6 +294,8 @@ class WorkerActor:
     def _left_files(self, gathered: list[messages.Message]) -> Iterator[messages.Message]:
         """The folders of items that ended and left something in them; gone here once they travel."""
         for seq in messages.kept(gathered):
+            if seq not in self._names:
+                continue
             item, _ = self._names[seq]
             folder = os.path.join(self._root, "items", item)
             label = parcels.Label("files", item, seq)

@@ -261,6 +261,7 @@ class RayEngine(Talking):
             self._lost_actor(worker, error)
             return
         worker.heard.extend(batch)
+        worker.heard_at = self.now()
         self._go_through(worker)
 
     def _go_through(self, worker: RemoteWorker) -> None:

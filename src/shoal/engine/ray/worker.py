@@ -16,7 +16,7 @@ from shoal.model import Place
 HEAR_S = 5.0
 """How long an actor has to hear that its worker is to be killed."""
 GONE_S = 180.0
-"""How long it then has until it is gone: it may be bringing a checkpoint to safety."""
+"""How long it may then say nothing until it is gone: it may be bringing a checkpoint to safety."""
 
 
 class RemoteWorker(Known):
@@ -30,6 +30,7 @@ class RemoteWorker(Known):
         "arrivals",
         "clock",
         "heard",
+        "heard_at",
         "stream",
         "stuck_since",
         "taking",
@@ -45,6 +46,7 @@ class RemoteWorker(Known):
         self.clock = Clock()
         self.heard: deque[Message] = deque()
         """What it said and nobody has gone through yet."""
+        self.heard_at = 0.0
         self.stuck_since: float | None = None
         """Since when the first of these cannot be written."""
         self.taking: Any = None
@@ -89,4 +91,5 @@ class RemoteWorker(Known):
         """Whether it was asked to kill its process and does not answer (its start may hang), or does not go."""
         if self._kill is None or now - self._killed_at <= HEAR_S:
             return False
-        return now - self._killed_at > GONE_S or not ray.wait([self._kill], timeout=0)[0]
+        silent_s = now - max(self._killed_at, self.heard_at)
+        return silent_s > GONE_S or not ray.wait([self._kill], timeout=0)[0]
