@@ -263,9 +263,7 @@ class Session:
 
     def _finish(self) -> Summary:
         now = self._here.now()
-        with suppress(
-            *UNSEEN
-        ):  # Kinds that publish something ask again, and do not go on where nobody can see.
+        with suppress(*UNSEEN):  # Who publishes something asks again, and does not go on unseen.
             self._turn.ensure()
         self.store.journal().commit()  # Items that are no longer asked for never went through the pool.
         counts = self.store.counts()

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from shoal import namespaces
 from shoal.cluster.base import Tell
-from shoal.errors import FileError, RunLocked, SpecError, TakenOver
+from shoal.errors import FileError, NotFound, RunLocked, TakenOver
 from shoal.files.turns import Turns
 from shoal.store import RunStore
 from shoal.store.driver import Driver, taken_over
 
-UNSEEN = (FileError, SpecError, OSError)
-"""What a place raises that cannot be seen, or is none."""
+UNSEEN = (FileError, NotFound, OSError)
+"""What a place raises that cannot be seen, or is not there."""
 LOOK_S = 3.0
 """How often the places outside of the record are looked at."""
 
@@ -38,7 +38,9 @@ class Place:
         return self._turns.storage.url
 
     def highest(self) -> int:
+        """The last turn here. `SpecError` where the storage cannot keep two drivers apart."""
         with namespaces.inside(self._outside):
+            self._turns.storage.ensure_claims_hold()
             return self._turns.highest()
 
     def look(self, run: str, number: int, driver: Driver) -> None:

@@ -152,6 +152,7 @@ class InferJob(Hooks):
 
     def begin(self, run: str, home: str, *, resumed: bool) -> None:
         spec, self._run, self._resumed = self.spec, run, resumed
+        self.turns()[0].storage.ensure_claims_hold()
         if resumed:
             where = address(home, spec.output.path)
             outputs.ensure_ours(spec.output, spec.folder, run, home=where, limit=self.limit)
