@@ -198,7 +198,8 @@ class LocalEngine(Talking):
 
     def _ready(self, worker: _Worker | spawning.ZygoteClient, mask: int) -> None:
         if isinstance(worker, spawning.ZygoteClient):
-            self._hear_zygote(worker)
+            if worker in self._zygotes:
+                self._hear_zygote(worker)
         elif worker.number in self._workers:
             if mask & selectors.EVENT_WRITE:
                 worker.connection.flush()
@@ -251,12 +252,16 @@ class LocalEngine(Talking):
         self._zygotes_lost += 1
         for worker in [worker for worker in self._workers.values() if worker.zygote is zygote]:
             self._hear_rest(worker)
-            forgiven = shared if worker.running is not None else self._zygotes_lost <= FORGIVEN
-            if worker.running is not None and shared:
+            reason = why
+            if worker.running is None:
+                forgiven = self._zygotes_lost <= FORGIVEN
+            elif forgiven := shared:
                 self._suspects.add(worker.running[0])
+            else:
+                reason = f"{why} while only this item ran under it"
             if worker.cause == "crash" and forgiven:
                 worker.cause = "node"
-            self._lose(worker, None, why if forgiven else f"{why} while only this item ran under it")
+            self._lose(worker, None, reason)
 
     def _lose(self, worker: _Worker, status: int | None, why: str | None) -> None:
         """The process is gone: hear what it said last, free its place, tell."""

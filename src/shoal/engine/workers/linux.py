@@ -101,7 +101,7 @@ def kill_marked(session: int, mark: str) -> list[str]:
         patience_s = kill_groups(doomed)
         if time.monotonic() - began > patience_s:
             return [cannot_end(pid) for pid in doomed]
-        time.sleep(PAUSE_S)
+        time.sleep(10 * PAUSE_S)  # Each look is at all processes of the machine.
     return []
 
 
@@ -114,7 +114,7 @@ def _marked(session: int, mark: bytes) -> list[int]:
                 state, _, _, of, *_ = file.read().rpartition(b")")[2].split()
             if state in (b"Z", b"X") or int(pid) in (os.getpid(), session):
                 continue
-            if int(of) == session or mark in _environment(pid):
+            if 0 < session == int(of) or mark in _environment(pid):
                 found.append(int(pid))
         except OSError:
             continue
