@@ -35,9 +35,8 @@ def past(recorded: list[Recorded]) -> Past:
 
 
 def score(item: Item, step: int) -> float:
-    """Curves that cross: some begin well and end badly."""
-    a = float(item.params["a"])
-    return (a if item.seq % 3 else 1 - a) * step
+    """What a trial has at its end says nothing of what it had at a step."""
+    return float(item.params["a"]) / step
 
 
 class Worker:
@@ -81,6 +80,26 @@ def ends(recorded: dict[int, Recorded]) -> list[tuple[Any, str]]:
     return [(entry.item.params["a"], entry.outcome.state) for entry in recorded.values() if entry.outcome]
 
 
+def study(source: Any) -> list[tuple[Any, ...]]:
+    """What Optuna has been told, in its order."""
+    trials = source._search._study.trials
+    return [(each.number, each.state, each.params, each.value, each.intermediate_values) for each in trials]
+
+
+def test_what_had_not_ended_competes_with_all_that_had(tmp_path: Path) -> None:
+    job = search(tmp_path, count=9, sampler="random", pruner="asha")
+    first, second = job.source(Past()).take(2, 2)
+    source = job.source(
+        past(
+            [
+                Recorded(first, None, [(1, {"score": 0.1})]),
+                Recorded(second, Outcome("done", {"score": 0.9}), [(1, {"score": 0.9})]),
+            ]
+        )
+    )
+    assert "is behind other trials" in str(source.progressed(first, {"score": 0.1}, 2))
+
+
 @pytest.mark.parametrize("pruner", ["asha", "median"])
 @pytest.mark.parametrize("stop", [(8, 0), (8, 1), (15, 5), (29, 2)], ids=str)
 def test_a_search_that_was_stopped_ends_as_if_it_had_not_been(
@@ -88,12 +107,17 @@ def test_a_search_that_was_stopped_ends_as_if_it_had_not_been(
 ) -> None:
     job = search(tmp_path, count=30, sampler="random", pruner=pruner)
     whole: dict[int, Recorded] = {}
-    Worker(job, whole).work()
+    unstopped = Worker(job, whole)
+    unstopped.work()
     parts: dict[int, Recorded] = {}
     Worker(job, parts).work(stop)
     assert 0 < len(ends(parts)) < 30
-    Worker(job, parts).work()
+    resumed = Worker(job, parts)
+    resumed.work()
     assert ends(parts) == ends(whole)
+    assert study(resumed.source) == study(unstopped.source)
+    told = {"done": "COMPLETE", "pruned": "PRUNED"}
+    assert [entry[1].name for entry in study(resumed.source)] == [told[state] for _, state in ends(whole)]
     assert Counter(state for _, state in ends(whole))["pruned"] > 5
 
 
@@ -121,8 +145,7 @@ def test_a_point_of_which_one_repeat_had_ended_goes_on_with_the_mean_of_all(tmp_
     source: Any = job.source(past(recorded))
     for item in items[1:]:
         source.ended(item, Outcome("done", {"score": 4.0}))
-    [trial] = source._search._study.trials
-    assert trial.value == 3.0
+    assert [value for *_, value, _ in study(source)] == [3.0]
     assert [item.occurrence for item in source.take(3, 3)] == [0, 1, 2]
 
 
