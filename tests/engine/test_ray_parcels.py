@@ -164,7 +164,7 @@ def until(condition: Callable[[], object], engine: Any, what: str) -> None:
 def transferred(cluster: Any, root: Path, work: str, size: int) -> dict[str, Any]:
     """A driver of its own, and how much memory it and the actor had at most while that much went both ways."""
     command = [sys.executable, "-c", DRIVER, cluster.address, str(root), work, str(size)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=290)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580)
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert told["kept"] == {"items": [size, "end"], "checkpoints": [size, "end"]}
@@ -181,6 +181,7 @@ def test_what_is_large_goes_both_ways_through_little_memory(cluster: Any, root: 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_two_gigabytes_go_through_a_driver_of_less_than_half_of_one(
     cluster: Any, root: Path, work: str
 ) -> None:
