@@ -7,7 +7,9 @@ from hashlib import blake2b
 
 from shoal.files import is_url
 from shoal.files.machine import machine_name
+from shoal.files.turns import Turns
 from shoal.store import is_locked, run_folder
+from shoal.store.driver import Driver
 
 
 def address(home: str, output: str) -> str:
@@ -16,11 +18,20 @@ def address(home: str, output: str) -> str:
     return blake2b(told.encode(), digest_size=16).hexdigest() if is_url(output) else told
 
 
-def is_alive(run: str, address_: str, home: str) -> bool | None:
-    """Whether a driver works on this run now; None where that cannot be seen. `home` is ours.
+def is_alive(run: str, address_: str, home: str, turns: Turns) -> bool | None:
+    """Whether a driver works on this run now; None where that cannot be seen. `home` is ours, `turns` are the run's.
 
-    What cannot be seen may live: its folder may be hidden from us, or on a machine that is called as ours is.
+    What cannot be seen may live: its folder may be hidden from us, or on a machine that is called as ours is. Then its
+    last driver says who it is, and a process that we could see and that is gone is dead.
     """
+    known = _is_alive_at(run, address_, home)
+    if known is None and (driver := Driver.read(turns.driver(turns.highest()))) is not None:
+        known = driver.is_alive()
+    return known
+
+
+def _is_alive_at(run: str, address_: str, home: str) -> bool | None:
+    """As the lock in the run's folder says."""
     machine, _, folder = address_.partition(":")
     if address_ == address(home, "s3://"):
         machine, folder = machine_name(), home
@@ -28,8 +39,5 @@ def is_alive(run: str, address_: str, home: str) -> bool | None:
         return None
     if is_locked(os.path.join(run_folder(folder, run), "lock")):
         return True
-    is_here = machine in (
-        machine_name(),
-        os.uname().nodename,
-    )  # Versions before 0.2 wrote the name of the host.
-    return False if is_here else None
+    names = (machine_name(), os.uname().nodename)  # Versions before 0.2 wrote the name of the host.
+    return False if machine in names else None

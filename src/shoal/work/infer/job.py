@@ -162,7 +162,9 @@ class InferJob(Hooks):
                 spec.folder,
                 run,
                 address(home, spec.output.path),
-                is_alive=lambda other, where: is_alive(other, where, home),
+                is_alive=lambda other, where: is_alive(
+                    other, where, home, outputs.turns(spec.output, spec.folder, other)
+                ),
                 limit=self.limit,
             )
         self._has_output = True
