@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from faults import pictures
@@ -38,7 +39,9 @@ def wait_for(place: Any, process: subprocess.Popen[str], goal: int) -> list[int]
     return found
 
 
-def storm(place: Any, file: str, chance: random.Random, items: int) -> dict[str, int]:
+def storm(
+    place: Any, file: str, chance: random.Random, items: int, where: Sequence[str] = ()
+) -> dict[str, int]:
     """Kill workers and drivers again and again, resuming each time, then let it end: how many kills hit.
 
     Kills are spread over the run by what is recorded as done, and each comes some random time after that.
@@ -47,7 +50,7 @@ def storm(place: Any, file: str, chance: random.Random, items: int) -> dict[str,
     steps = DRIVER_KILLS * (WORKER_KILLS + 1)
     goals = iter([int(items * 0.85 * (step + chance.random()) / steps) for step in range(steps)])
     for session in range(DRIVER_KILLS):
-        process = place.start("resume", "i") if session else place.start("run", file)
+        process = place.start("resume", "i") if session else place.start("run", file, *where)
         for _ in range(WORKER_KILLS):
             wait_for(place, process, next(goals))
             time.sleep(chance.uniform(0.0, 0.2))  # The random moment; nothing is being waited for.
@@ -75,10 +78,37 @@ def ended_well(place: Any, *arguments: str) -> Any:
     return json.loads(out)
 
 
+def taken_over(place: Any, cluster: str, goal: int) -> Any:
+    """Go on until so many items are done, and fall asleep; another machine takes over and ends the run, then the
+    sleeper wakes. What `--json` says there."""
+    [run] = [run for run in place.runs() if run.startswith("i-")]
+    copies = place.folder.parent / "shared" / "runs" / run / "copies"
+    sleeper = place.start("resume", "i", "--json")
+    place.until(lambda: done(place) >= goal and sorted(copies.glob("*/run.db")), sleeper)
+    sleeper.send_signal(signal.SIGSTOP)
+    heir = place.start(
+        *("resume", run, "--cluster", cluster, "--take-over", "--json"),
+        env={"SHOAL_HOME": str(place.folder.parent / "elsewhere")},
+    )
+    out, err = heir.communicate(timeout=RUN_S)
+    assert heir.returncode == 0, f"{out}\n{err}"
+    sleeper.send_signal(signal.SIGCONT)
+    assert "was taken over by" in place.end(sleeper, 1).stdout
+    return json.loads(out)
+
+
 def check_storm(
-    place: Any, count: int, input_: str = "in/", output_: str = "out/", item: int = 100
+    place: Any,
+    count: int,
+    input_: str = "in/",
+    output_: str = "out/",
+    item: int = 100,
+    cluster: str | None = None,
 ) -> Output:
-    """Run undisturbed, then through a storm: the same rows, and an error for each input that is none."""
+    """Run undisturbed, then through a storm: the same rows, and an error for each input that is none.
+
+    With a `cluster` that has a storage, another machine takes over at the end.
+    """
     write_model(place.folder / "model.onnx")
     broken = [number for number in range(count) if pictures.is_broken(number)]
     settings = {"input": {"images": input_}, "limits": ALLOWED, "tune": {"item": item, "runtime": "as-given"}}
@@ -88,9 +118,13 @@ def check_storm(
     assert calm["infer"]["rows"] == count - len(broken)
     expected = output(calm["results"])
     began = time.monotonic()
-    hits = storm(place, file, random.Random(SEED), count // item)
+    where = () if cluster is None else ("--cluster", cluster)
+    hits = storm(place, file, random.Random(SEED), count // item, where)
     assert hits == {"driver": DRIVER_KILLS, "worker": DRIVER_KILLS * WORKER_KILLS}
-    ended = ended_well(place, "resume", "i")
+    if cluster is None:
+        ended = ended_well(place, "resume", "i")
+    else:
+        ended = taken_over(place, cluster, int(count // item * 0.9))
     print(
         f"{count} inputs, kills that hit: {hits}, {time.monotonic() - began:.0f} s; calm {calm['seconds']:.0f} s"
     )

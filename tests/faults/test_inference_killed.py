@@ -12,9 +12,11 @@ from faults.storms import check_storm, slow
 
 
 @pytest.mark.long
-def test_twenty_thousand_inputs_get_a_row_each_through_five_killed_drivers_and_ten_killed_workers(place):
+def test_twenty_thousand_inputs_get_a_row_each_through_killed_drivers_and_workers_and_a_takeover(place):
     fill(place.folder / "in", 20_000)
-    found = check_storm(place, 20_000)
+    with open(place.folder / place.machine(2), "a") as file:
+        file.write("storage: ../shared\n")
+    found = check_storm(place, 20_000, cluster="lab.yaml")
     assert "in/000/000000.jpg" in found.rows
     assert "in/000/000399.jpg" in found.errors
     hidden = [path.name for path in (place.folder / "out").rglob("*") if path.is_file()]
