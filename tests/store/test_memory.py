@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from shoal.errors import TakenOver
 from shoal.model import Item, Outcome
 from shoal.store import MemoryJournal
 
@@ -93,3 +94,19 @@ def test_a_result_of_the_driver_before_is_noticed(journal: MemoryJournal) -> Non
     journal.crash()
     journal.ended(1, 1, 0, "a", 0.0, DONE)
     assert journal.violations == ["item 1 ended with attempt 1, but 1 is recorded"]
+
+
+def test_an_heir_has_what_was_committed_and_the_one_before_it_records_nothing_more(
+    journal: MemoryJournal,
+) -> None:
+    journal.started(1, 1, "a", 0.0, None)
+    journal.commit()
+    journal.ended(2, 1, 0, "a", 0.0, DONE)
+    heir = MemoryJournal(inherit=journal)
+    for refused in (journal.commit, journal.ensure_ours):
+        with pytest.raises(TakenOver):
+            refused()
+    heir.ensure_ours()
+    assert [(item.seq, item.attempt) for item in heir.waiting_items()] == [(1, 1), (2, 0)]
+    heir.commit()
+    assert heir.counts()["done"] == 0
