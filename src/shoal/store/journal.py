@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from shoal.files.suspension import suspended_at
@@ -190,8 +191,11 @@ class SqliteJournal:
             buffer.clear()
 
     def ensure_ours(self) -> None:
-        """Raise `TakenOver` where another driver has the run by now. Reads only where somebody else has written."""
-        with in_our_words(self._path, self._run):
+        """Raise `TakenOver` where another driver has the run by now. Reads only where somebody else has written.
+
+        A disk that cannot be read for a moment says nothing of that: the next commit meets it, and is tried again.
+        """
+        with suppress(sqlite3.OperationalError):
             version = self._connection.execute("PRAGMA data_version").fetchone()[0]
             if version != self._seen_version:
                 ensure_turn(self._connection, self._run, self._turn)
