@@ -18,10 +18,10 @@ __all__ = ["bucket", "hdfs", "hdfs_folder", "seaweed", "unreliable"]
 
 pytest_plugins = ["needs", "shards"]
 
-if (
-    signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-):  # Under nohup. What a program ignores, its children do, too.
-    signal.signal(signal.SIGHUP, lambda *_: None)
+for number, handler in ((signal.SIGHUP, lambda *_: None), (signal.SIGINT, signal.default_int_handler)):
+    # In the background, or under nohup, they are ignored, and children would do that, too.
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 settings.register_profile("shoal", deadline=None, print_blob=True)
 settings.load_profile("shoal")
