@@ -478,7 +478,7 @@ def test_a_search_goes_on_after_values_that_cannot_be_searched_by(place):
             "UPDATE items SET state='done', metrics=?, error=NULL WHERE state='failed'", (metrics,)
         )
         record.execute("UPDATE items SET state='waiting' WHERE seq=8")
-        record.execute("""UPDATE meta SET value='{"done": 7, "waiting": 1}' WHERE key='counts'""")
+        record.execute("""UPDATE run SET value='{"done": 7, "waiting": 1}' WHERE key='counts'""")
     record.close()
     rows = place.run("s", command="resume")
     assert len(rows) == 8

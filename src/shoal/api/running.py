@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from shoal.api import packages, seals, workloads
+from shoal.api import packages, seals, succession, workloads
 from shoal.api.machines import Machines, machines
 from shoal.api.reading import run_to_change
 from shoal.api.session import STOP_FILE, Session, all_items, summarize
@@ -16,7 +16,7 @@ from shoal.api.workloads import Prepared
 from shoal.cluster.base import Tell
 from shoal.cluster.here import Here
 from shoal.engine import fitting
-from shoal.errors import FileError, NotFound, Problem, ShoalError, SpecError, several
+from shoal.errors import Problem, ShoalError, SpecError, several
 from shoal.model import Plan
 from shoal.shape.pool import Watcher
 from shoal.store import (
@@ -25,18 +25,15 @@ from shoal.store import (
     find_home,
     home_for_new_runs,
     is_locked,
-    resolve_run,
     run_folder,
 )
 from shoal.store import remove as remove_run
-from shoal.store.driver import refuse_the_living
 from shoal.store.learned import recall_learned
 from shoal.store.profiles import recall
 from shoal.work.job import Past, PoolJob
 
 if TYPE_CHECKING:
     from shoal.api.handle import Run
-    from shoal.files import Storage
 
 STOP_PATIENCE_S = 30.0
 
@@ -190,9 +187,11 @@ def resume(
     function that came by value from a storage, where others may have put it.
     """
     here = Here()
-    ensure_own(home := find_home(here.folder, here.environment), here.environment)
-    ensure_own(home, here.environment, found := _find(home, run, cluster, tell))
-    store = _open(home, found, cluster, take_over, here, tell)
+    home = find_home(here.folder, here.environment)
+    ensure_own(home, here.environment)
+    found = succession.found(home, run, cluster, tell)
+    ensure_own(home, here.environment, found)
+    store = succession.opened(home, found, cluster, take_over, here, tell)
     try:
         seals.ensure_trusted(store, lambda: _again(store).spec, here, trust, tell)
         if not failed and store.state() == "succeeded" and not _more(store):
@@ -215,55 +214,6 @@ def resume(
     if watcher is not None:
         session.watch(watcher)
     return session
-
-
-def _find(home: str, run: str, cluster: str | None, tell: Tell) -> str:
-    """The run that is meant; one that is not here is brought back from the storage of the cluster."""
-    try:
-        return resolve_run(home, run)
-    except NotFound:
-        storage = machines(cluster, tell).storage() if cluster is not None else None
-        if storage is None:
-            raise
-    from shoal.store.copying import bring_back
-
-    bring_back(storage, run, home)
-    tell(f"{run} was brought back from {storage.url}.")
-    return run
-
-
-def _open(home: str, run: str, cluster: str | None, take_over: bool, here: Here, tell: Tell) -> RunStore:
-    """The run, to go on with: as it is here, or as its copy is, where it was driven from elsewhere since."""
-    store = RunStore.open(home, run, write=True, now=here.now(), take_over=take_over)
-    try:
-        storage = _newer_copy(store, cluster, tell)
-        if storage is not None:
-            from shoal.store.copying import bring_back
-
-            store.close()
-            bring_back(storage, run, home)
-            tell(f"{run} was driven from elsewhere since: it was brought back from {storage.url}.")
-            store = RunStore.open(home, run, write=True, now=here.now(), take_over=take_over)
-        if not take_over and store.is_unfinished():
-            refuse_the_living(run, *store.last_driver(), here.now())
-        with suppress(FileNotFoundError):  # Meant for an earlier driver. Now: one meant for this one stays.
-            os.unlink(os.path.join(store.folder, STOP_FILE))
-    except BaseException:
-        store.close()
-        raise
-    return store
-
-
-def _newer_copy(store: RunStore, cluster: str | None, tell: Tell) -> Storage | None:
-    """Where a later driver left a copy of the run; None where none did, or where that cannot be seen: then what is here
-    is gone on with, if there is anything to do."""
-    from shoal.store.copying import copied_turn
-
-    with suppress(FileError, SpecError, OSError):
-        storage = machines(cluster or store.document.get("cluster"), tell).storage()
-        if storage is not None and copied_turn(storage, store.run) > store.turn():
-            return storage
-    return None
 
 
 def resume_run(
