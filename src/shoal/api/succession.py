@@ -1,4 +1,4 @@
-"""Runs that an earlier driver left: found here or in a storage, and opened to go on with unless that driver may live."""
+"""Runs that an earlier driver left: found here or in a storage, and opened unless that driver may still be alive."""
 
 from __future__ import annotations
 
