@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.engine import leasing, shares
+from shoal.engine.local import leases
 from shoal.engine.local.leases import Leases
 from shoal.model import Need, Node
 
@@ -110,3 +111,18 @@ def test_the_table_is_for_its_owner_only(table: str) -> None:
     assert take(Leases(NODES, "machine", table))
     assert os.stat(table).st_mode & 0o077 == 0
     assert os.stat(os.path.dirname(table)).st_mode & 0o077 == 0
+
+
+def test_a_driver_that_is_suspended_with_the_table_locked_holds_up_nobody(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "PATIENCE_S", 0.1)
+    sleeper, driver = Leases(NODES, "machine", table), Leases(NODES, "machine", table)
+    with sleeper._table():
+        assert take(driver, 2)
+    assert sleeper.changed()
+    assert not take(sleeper), (
+        "it wrote to a table that nobody reads any more, and does not know of the new one"
+    )
+    driver.close()
+    assert take(sleeper)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -21,6 +22,9 @@ from shoal.files.machine import process_start
 from shoal.model import Need, Node, Place
 
 TABLE_VARIABLE = "SHOAL_LEASES"
+PATIENCE_S = 5.0
+"""How long the table may be locked by somebody else before that driver counts as suspended."""
+PAUSE_S = 0.001
 FIELDS = {"pid", "start", "scope", "want_more", "places"}
 
 
@@ -106,9 +110,8 @@ class Leases:
     @contextmanager
     def _table(self) -> Iterator[dict[str, dict[str, Any]]]:
         """The table under its lock; this driver's entry is written when the block ends."""
-        descriptor = self._open()
+        descriptor = self._locked()
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             before = os.pread(descriptor, 1 << 24, 0)
             drivers = _alive(_parse(before))
             yield drivers
@@ -120,6 +123,28 @@ class Leases:
             status = os.fstat(descriptor)
             self._seen = (status.st_mtime_ns, status.st_size)
         finally:
+            os.close(descriptor)
+
+    def _locked(self) -> int:
+        """The table, locked. One that a driver keeps locked who was suspended in the middle of this is made anew: it is
+        held for microseconds otherwise, and the others write themselves into the new one when they see it."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            descriptor = self._open()
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(descriptor), os.stat(self._path)):
+                    return descriptor
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    with suppress(OSError):
+                        os.unlink(self._path)
+                time.sleep(PAUSE_S)
+            except FileNotFoundError:
+                pass  # Somebody made it anew meanwhile.
+            except BaseException:
+                os.close(descriptor)
+                raise
             os.close(descriptor)
 
     def _open(self) -> int:
