@@ -64,6 +64,7 @@ def test_what_is_asked_for_wins_over_what_is_beside_shoal(wheels: Any) -> None:
     assert os.path.exists(click.__file__), "the one beside Shoal is untouched"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(90)
 def test_an_installer_that_hangs_holds_up_only_who_needs_it_and_they_are_told(
     wheels: Any, monkeypatch: pytest.MonkeyPatch
@@ -119,6 +120,7 @@ def test_an_extra_is_there_when_all_that_it_adds_is(tmp_path: Path, monkeypatch:
     assert packages.find(Packages(("shoalfan[a,b]",))).missing == ["shoalfan[a,b]"]
 
 
+@pytest.mark.long
 def test_many_who_ask_at_once_install_once(wheels: Any) -> None:
     asking = [asks("shoalfish==2.0") for _ in range(4)]
     pythons = {process.communicate(timeout=120)[0] for process in asking}
@@ -127,6 +129,7 @@ def test_many_who_ask_at_once_install_once(wheels: Any) -> None:
     assert wheels.installs() == 1
 
 
+@pytest.mark.long
 def test_an_environment_is_used_again_and_its_use_can_be_seen(wheels: Any) -> None:
     first = packages.ensure(Packages(("shoalfish", "shoalfin")))
     marker = Path(first.folder, packages.COMPLETE)
@@ -154,6 +157,7 @@ def test_two_versions_of_one_package_live_side_by_side(stocked: Any) -> None:
     assert (said(old.python, code), said(new.python, code)) == ("1.0", "2.0")
 
 
+@pytest.mark.long
 def test_constraints_and_options_count(wheels: Any) -> None:
     elsewhere = wheels.folder.parent / "elsewhere"
     wheels.folder.rename(elsewhere)
@@ -218,6 +222,7 @@ def test_a_killed_install_does_not_look_complete_and_is_done_again(
     assert wheels.installs() == 2
 
 
+@pytest.mark.long
 def test_who_waits_for_an_install_that_is_killed_does_it_itself(
     wheels: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +238,7 @@ def test_who_waits_for_an_install_that_is_killed_does_it_itself(
     assert said(out.strip(), "import shoalfish; print(shoalfish.version)") == "2.0"
 
 
+@pytest.mark.long
 def test_the_cache_can_be_deleted_at_any_time(wheels: Any) -> None:
     first = packages.ensure(Packages(("shoalfish==1.0",)))
     shutil.rmtree(packages.cache_folder())
@@ -243,6 +249,7 @@ def test_the_cache_can_be_deleted_at_any_time(wheels: Any) -> None:
     assert said(again.python, "import shoalfish; print(shoalfish.version)") == "1.0"
 
 
+@pytest.mark.long
 def test_settings_of_pip_that_would_put_packages_elsewhere_do_not_count(
     wheels: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,7 +158,9 @@ def test_a_sample_never_stays_where_it_is_and_the_parts_follow_in_time(one_user:
     assert np.all(one_user.train.target != 0)
 
 
-@pytest.mark.parametrize("model", [1, 2, 3], ids=["markov", "feed-forward", "lstm"])
+@pytest.mark.parametrize(
+    "model", [1, 2, pytest.param(3, marks=pytest.mark.long)], ids=["markov", "feed-forward", "lstm"]
+)
 def test_every_model_beats_the_most_frequent_cell(
     example: SimpleNamespace, one_user: Any, model: int
 ) -> None:

@@ -45,6 +45,7 @@ def test_whatever_a_trial_runs_finds_the_packages(place: Any, stocked: Any, run:
     assert [row["version"] for row in rows] == ["2.0"] * 4
 
 
+@pytest.mark.long
 def test_a_plan_says_what_is_installed_and_what_is_there(place: Any, wheels: Any) -> None:
     place.write("f.py", VERSION)
     file = place.sweep("s", GRID, "function: f:main", "requirements: [shoalfish==2.0, click]\n")
@@ -65,6 +66,7 @@ def test_a_plan_says_what_is_installed_and_what_is_there(place: Any, wheels: Any
     assert wheels.installs() == 1
 
 
+@pytest.mark.long
 def test_two_runs_at_once_install_once(place: Any, wheels: Any) -> None:
     place.write("f.py", VERSION)
     file = place.sweep("s", GRID, "function: f:main", "requirements: [shoalfish==2.0]\n")
@@ -83,6 +85,7 @@ def test_two_workloads_have_two_versions_of_one_package(place: Any, stocked: Any
         assert {row["version"] for row in rows} == {version}
 
 
+@pytest.mark.long
 def test_a_requirements_file_is_read_with_what_it_includes(place: Any, wheels: Any) -> None:
     place.write("f.py", VERSION)
     place.write("needs/all.txt", "# everything\n-r fish.txt\n-c limits.txt\nclick  # is there\n")
@@ -105,6 +108,7 @@ def test_a_package_that_cannot_be_had_is_refused_before_anything_is_started(plac
     assert wheels.environments() == []
 
 
+@pytest.mark.long
 def test_a_resume_finds_the_packages_again(place: Any, wheels: Any) -> None:
     import shutil
 
@@ -178,6 +182,7 @@ def test_a_missing_package_is_refused_before_the_start(
     assert "requirements: [shoalfish]" in error
 
 
+@pytest.mark.long
 def test_a_package_that_requirements_do_not_bring_is_refused_before_the_start(
     place: Any, wheels: Any
 ) -> None:

@@ -87,6 +87,8 @@ def test_a_sleeper_that_wakes_after_its_heir_has_ended_changes_nothing(place, sw
     assert place.json("show", "s", "--json")["state"] == "succeeded"
 
 
+@pytest.mark.always
+@pytest.mark.long  # For the heir, who waits 20 s.
 def test_a_driver_that_is_suspended_in_its_commit_is_named_and_no_turn_is_taken(place, sweep):
     release(place)
     first = place.start(

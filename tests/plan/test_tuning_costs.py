@@ -54,6 +54,7 @@ def test_little_is_lost_by_tuning_and_the_choice_is_close_to_the_best_of_the_gri
     assert min(result.choice for result in results) >= 0.95
 
 
+@pytest.mark.long
 def test_the_same_holds_for_a_gpu_that_many_workers_have_to_decode_for() -> None:
     for seed in range(2):
         result = compare(gpu(), seed, best_s=60.0)
@@ -73,6 +74,7 @@ def test_a_gpu_is_used_well_although_its_cores_cannot_keep_it_busy(seeds: range)
         assert result.regret <= 0.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gib", [8, 18, 24])
 def test_a_gpu_with_little_memory_is_shared_by_fewer_workers_with_batches_that_pay(gib: int) -> None:
     """With 18 GiB, 16 workers have room for batches of 4."""
@@ -83,6 +85,7 @@ def test_a_gpu_with_little_memory_is_shared_by_fewer_workers_with_batches_that_p
         assert result.regret <= 0.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_known", [True, False], ids=["known", "unknown"])
 def test_fewer_workers_are_tried_at_a_gpu_that_all_wait_for_once_it_pays(is_known: bool) -> None:
     """Also where the end is not known for long: then later."""
