@@ -142,3 +142,16 @@ def test_a_record_that_cannot_be_written_leaves_no_word_elsewhere(
         with pytest.raises(StoreError):
             turns.take(store, [place(storage)], Driver.this(), NOW, print)
     assert Turns(storage, "turns").highest() == 0  # type: ignore[arg-type]
+
+
+def test_a_word_that_came_though_its_answer_was_lost_is_our_own(
+    make_store: Callable[[str], RunStore], storage: Fickle
+) -> None:
+    driver = Driver.this("ours")
+    here = place(storage)
+    with make_store("a") as store:
+        storage.is_away = True
+        turn = turns.take(store, [here], driver, NOW, lambda line: None)
+        storage.is_away = False
+        Turns(storage, "turns").take(turn.number, driver._asdict())  # type: ignore[arg-type]
+        turn.ensure()

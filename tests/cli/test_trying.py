@@ -53,6 +53,7 @@ def test_a_probe_says_what_became_of_its_output(shoal: Callable[..., Any], tmp_p
     assert not list(tmp_path.glob("*probe*"))
 
 
+@pytest.mark.long
 def test_a_resumed_inference_says_how_many_items_were_done_before(
     shoal: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

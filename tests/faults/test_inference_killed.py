@@ -31,7 +31,7 @@ def stop_by_interrupt(place, process):
     process.send_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("stop", [stop_by_command, stop_by_interrupt])
+@pytest.mark.parametrize("stop", [stop_by_command, pytest.param(stop_by_interrupt, marks=pytest.mark.long)])
 def test_a_run_that_was_stopped_goes_on_and_does_no_item_again(place, stop):
     fill(place.folder / "in", 800)
     file = inference(place, **slow(place))

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 
 import pytest
 
@@ -142,7 +143,7 @@ def is_copied(place):
 
 
 def test_a_driver_that_slept_while_another_machine_took_over_deletes_no_row(place):
-    fill(place.folder / "in", 800)
+    fill(place.folder / "in", 400)
     file = inference(place, **slow(place))
     cluster = lab(place)
     first = place.start("run", file, "--cluster", cluster, "--json")
@@ -153,30 +154,38 @@ def test_a_driver_that_slept_while_another_machine_took_over_deletes_no_row(plac
         "resume", run, "--cluster", cluster, "--take-over", "--json", code=0, env=elsewhere(place)
     )
     ended = json.loads(heir.stdout)
-    assert (ended["state"], ended["infer"]["rows"], ended["infer"]["errors"]) == ("succeeded", 798, 2)
+    assert (ended["state"], ended["infer"]["rows"], ended["infer"]["errors"]) == ("succeeded", 399, 1)
     first.send_signal(signal.SIGCONT)
     assert "was taken over by" in place.end(first, 1).stdout
-    assert len(output(place.folder / "out").rows) == 798
-    assert len(output(place.folder / "out").errors) == 2
+    assert len(output(place.folder / "out").rows) == 399
+    assert len(output(place.folder / "out").errors) == 1
 
 
-def test_a_copy_that_a_sleeper_writes_late_is_not_what_comes_back(place, sweep):
-    release(place)
+COPY = """
+import sys
+from shoal.files import open_storage
+from shoal.store.copying import RunCopy
+RunCopy(sys.argv[1], open_storage(sys.argv[2]), 1).write()
+"""
+
+
+def test_a_copy_that_a_sleeper_writes_late_is_not_what_comes_back(place):
+    place.write("trial.py", "def main(x):\n    open('mended')\n    return {'y': x}\n")
+    file = place.sweep("s", "{grid: {x: [0, 1, 2]}}", "function: trial:main")
     cluster = lab(place)
-    first = place.start("run", sweep, "--cluster", cluster, "--json", env={"SHOAL_SUSPEND_AT": "copy"})
-    place.until(lambda: _is_stopped(first.pid), first)
+    place.shoal("run", file, "--cluster", cluster, code=1)
     [run] = place.runs()
-    ended = place.json("resume", run, "--cluster", cluster, "--take-over", "--json")
-    assert ended["items"]["done"] == 8
-    first.send_signal(signal.SIGCONT)
-    place.end(first, 1)
+    arguments = [str(place.home / "runs" / run), str(place.folder.parent / "shared")]
+    sleeper = place.start_program([sys.executable, "-c", COPY, *arguments], env={"SHOAL_SUSPEND_AT": "copy"})
+    place.until(lambda: _is_stopped(sleeper.pid), sleeper)
+    place.write("mended", "")
+    place.shoal("resume", run, "--failed", "--cluster", cluster, code=0)
+    sleeper.send_signal(signal.SIGCONT)
+    place.end(sleeper, 0)
     shutil.rmtree(place.home)
     place.home.mkdir()
     back = place.json("resume", run, "--cluster", cluster, "--json")
-    assert (back["state"], back["items"]["done"]) == ("succeeded", 8)
-    ran = (place.folder / "ran").read_text()
-    assert place.json("resume", run, "--cluster", cluster, "--json")["items"]["done"] == 8
-    assert (place.folder / "ran").read_text() == ran
+    assert (back["state"], back["items"]["done"]) == ("succeeded", 3)
 
 
 @pytest.mark.root
@@ -194,3 +203,17 @@ def test_a_driver_on_another_machine_that_was_heard_of_is_replaced_only_if_someb
     assert "--take-over" in json.loads(refused.stdout)["hint"]
     heir = place.end(place.start_program([*command, "--take-over"], env=elsewhere(place)), 0)
     assert json.loads(heir.stdout)["items"]["done"] == 8
+
+
+def test_a_copy_that_was_brought_and_not_driven_is_brought_again(place, sweep):
+    cluster = lab(place)
+    first = place.start("run", sweep, "--cluster", cluster, "--json")
+    place.until(lambda: is_copied(place), first)
+    [run] = place.runs()
+    resume = ["resume", run, "--cluster", cluster, "--json"]
+    place.shoal(*resume, env=elsewhere(place), code=2)  # Its driver is alive.
+    release(place)
+    place.end(first, 0)
+    there = json.loads(place.shoal(*resume, env=elsewhere(place), code=0).stdout)
+    assert there["items"]["done"] == 8
+    assert len((place.folder / "ran").read_text().splitlines()) == 8

@@ -43,3 +43,11 @@ def test_where_the_system_says_nothing_the_name_of_the_host_has_to_do(
     assert alone != usual
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "other", "", "", "")))
     assert machine.machine_identity() != alone
+
+
+def test_a_process_that_has_ended_and_that_nobody_waited_for_is_not_alive() -> None:
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert os.path.exists(f"/proc/{child.pid}")
+    assert machine.process_start(child.pid) is None
+    child.wait()

@@ -84,3 +84,20 @@ def test_who_takes_the_name_of_our_folder_first_does_not_lock_us_out(
     instead = make_private(own_folder(str(tmp_path)))
     assert (instead, table_path()) == (str(tmp_path / "cache/shoal/here"), f"{instead}/leases.json")
     Leases([Node("here", 2, 1 << 34)], "machine", table_path()).close()
+
+
+def test_where_everything_shows_as_open_to_all_modes_say_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o777)
+    assert why_not_ours(str(tmp_path)) is not None
+
+    def made_as_on_such_a_disk(dir: str) -> str:  # noqa: A002 - as it is called
+        path = os.path.join(dir, "probe")
+        os.mkdir(path)
+        os.chmod(path, 0o777)
+        return path
+
+    monkeypatch.setattr("tempfile.mkdtemp", made_as_on_such_a_disk)
+    assert why_not_ours(str(tmp_path)) is None
+    assert os.listdir(tmp_path) == []

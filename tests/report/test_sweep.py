@@ -147,6 +147,7 @@ def test_a_run_that_goes_on_is_shown_as_it_is(report: Report, make_run: Make) ->
     assert report(store.run).tile("trials done") == "3"
 
 
+@pytest.mark.long
 def test_a_hundred_thousand_trials_make_a_small_page(report: Report, make_run: Make) -> None:
     store = make_run(objective=("loss", "min"))
     count = 100_000

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from shoal.api import packages, seals, succession, workloads
+from shoal.api import packages, seals, workloads
 from shoal.api.machines import Machines, machines
 from shoal.api.reading import run_to_change
 from shoal.api.session import STOP_FILE, Session, all_items, summarize
@@ -186,6 +186,8 @@ def resume(
     A driver that is alive, or was heard of within a minute, is replaced only if `take_over` insists. `trust` runs a
     function that came by value from a storage, where others may have put it.
     """
+    from shoal.api import succession
+
     here = Here()
     home = find_home(here.folder, here.environment)
     ensure_own(home, here.environment)

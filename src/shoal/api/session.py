@@ -54,15 +54,17 @@ class Session:
         try:
             places = [*machines.turns(store.run), *(Place(place) for place in job.turns())]
             self._turn = turns.take(store, places, Driver.this(here.token(16)), self._began, machines.tell)
-        except BaseException:
-            job.close()
-            raise
-        try:
             self._set_up(failed)
         except BaseException:
-            self._turn.close()
             job.close()
+            self._give_up()
             raise
+
+    def _give_up(self) -> None:
+        """What has begun in the record, and cannot begin: others must not take it for running."""
+        with suppress(ShoalError):
+            if self.store.is_driven_here:
+                self.store.set_state("interrupted", self._here.now())
 
     def _set_up(self, failed: bool) -> None:
         """From here on the run is this driver's."""
@@ -277,7 +279,8 @@ class Session:
         self.store.write_results()
         self.store.set_state(state, now)
         if state == "succeeded":
-            self.job.tidy(self._turn)
+            with suppress(*UNSEEN):  # It only cleans up.
+                self.job.tidy(self._turn)
         self._learn(now)
         remember_learned(self.store.home, self.job.fingerprint, conclusion.learned, now=now)
         return summarize(self.store, workers=self._pool.worker_uses())

@@ -10,9 +10,10 @@ from shoal.api.machines import machines
 from shoal.api.session import STOP_FILE
 from shoal.cluster.base import Tell
 from shoal.cluster.here import Here
-from shoal.errors import FileError, NotFound, SpecError
+from shoal.errors import FileError, NotFound, RunLocked, SpecError
 from shoal.store import RunStore, resolve_run
-from shoal.store.driver import refuse_the_living
+from shoal.store.copying import bring_back, is_outdated, turns_of
+from shoal.store.driver import Driver, refuse_the_living
 
 if TYPE_CHECKING:
     from shoal.files import Storage
@@ -26,8 +27,6 @@ def found(home: str, run: str, cluster: str | None, tell: Tell) -> str:
         storage = machines(cluster, tell).storage() if cluster is not None else None
         if storage is None:
             raise
-    from shoal.store.copying import bring_back
-
     bring_back(storage, run, home)
     tell(f"{run} was brought back from {storage.url}.")
     return run
@@ -37,16 +36,17 @@ def opened(home: str, run: str, cluster: str | None, take_over: bool, here: Here
     """The run, to go on with: as it is here, or as its copy is, where it was driven from elsewhere since."""
     store = RunStore.open(home, run, write=True, now=here.now(), take_over=take_over)
     try:
-        storage = _newer_copy(store, cluster, tell)
-        if storage is not None:
-            from shoal.store.copying import bring_back
-
+        storage = _visible_storage(store, cluster, tell)
+        if storage is not None and is_outdated(store, storage):
             store.close()
             bring_back(storage, run, home)
-            tell(f"{run} was driven from elsewhere since: it was brought back from {storage.url}.")
+            tell(f"{run} was driven from elsewhere: it is as its copy in {storage.url} now.")
             store = RunStore.open(home, run, write=True, now=here.now(), take_over=take_over)
-        if not take_over and store.is_unfinished():
-            refuse_the_living(run, *store.last_driver(), here.now())
+        if not take_over:
+            if store.is_unfinished():
+                refuse_the_living(run, *store.last_driver(), here.now())
+            if storage is not None:
+                _refuse_a_later_turn(store, storage)
         with suppress(FileNotFoundError):  # Meant for an earlier driver. Now: one meant for this one stays.
             os.unlink(os.path.join(store.folder, STOP_FILE))
     except BaseException:
@@ -55,13 +55,25 @@ def opened(home: str, run: str, cluster: str | None, take_over: bool, here: Here
     return store
 
 
-def _newer_copy(store: RunStore, cluster: str | None, tell: Tell) -> Storage | None:
-    """Where a later driver left a copy of the run; None where none did, or where that cannot be seen: then what is here
-    is gone on with, if there is anything to do."""
-    from shoal.store.copying import copied_turn
-
+def _visible_storage(store: RunStore, cluster: str | None, tell: Tell) -> Storage | None:
+    """Where copies of the run are; None where there are none, or where that cannot be seen: then what is here is gone
+    on with, if there is anything to do."""
     with suppress(FileError, SpecError, OSError):
         storage = machines(cluster or store.document.get("cluster"), tell).storage()
-        if storage is not None and copied_turn(storage, store.run) > store.turn():
-            return storage
+        if storage is not None:
+            turns_of(storage, store.run).highest()
+        return storage
     return None
+
+
+def _refuse_a_later_turn(store: RunStore, storage: Storage) -> None:
+    """Somebody took a turn that neither the record nor a copy knows of: its first copy may be on the way."""
+    turns = turns_of(storage, store.run)
+    last = turns.highest()
+    driver = Driver.read(turns.driver(last))
+    if last > store.turn() and (driver is None or driver.is_alive() is not False):
+        raise RunLocked(
+            f"Run {store.run!r} was taken over by {driver.words if driver else 'another process'} (turn {last}), which"
+            " has left no copy of it so far.",
+            hint=f"Wait for it, or end it there. If it is gone for good: shoal resume {store.run} --take-over",
+        )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from shoal import namespaces
 from shoal.cluster.base import Tell
-from shoal.errors import FileError, NotFound, RunLocked, TakenOver
+from shoal.errors import FileError, NotFound, RunLocked, ShoalError, TakenOver
 from shoal.files.turns import Turns
 from shoal.store import RunStore
 from shoal.store.driver import Driver, taken_over
@@ -32,6 +32,7 @@ class Place:
         self.optional = optional
         """Whether a run goes on where it cannot be reached."""
         self._taken = False
+        self._lock = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -45,14 +46,15 @@ class Place:
 
     def look(self, run: str, number: int, driver: Driver) -> None:
         """Take this turn here if that has not been done; `TakenOver` where somebody has it, or a later one."""
-        with namespaces.inside(self._outside):
+        with self._lock, namespaces.inside(self._outside):
             last = self._turns.highest()
             if last < number and not self._taken:
-                if not self._turns.take(number, driver._asdict()):
-                    last = number
-                self._taken = last < number
-            if last > number or not self._taken:
-                raise taken_over(run, last, Driver.read(self._turns.driver(last)))
+                self._turns.take(number, driver._asdict())
+                last = number
+            found = Driver.read(self._turns.driver(last)) if last != number or not self._taken else driver
+            if last > number or found != driver:  # Our own word may have come though its answer was lost.
+                raise taken_over(run, last, found)
+            self._taken = last == number
 
 
 class DriverTurn:
@@ -96,7 +98,7 @@ class DriverTurn:
                 except TakenOver as error:
                     self._found = error
                     return
-                except UNSEEN:
+                except (ShoalError, OSError):
                     continue  # What cannot be seen is unknown: the next look may tell.
 
 
@@ -129,6 +131,7 @@ def _highest(place: Place, run: str, tell: Tell) -> int:
         if not place.optional:
             raise
         tell(
-            f"Whether {run} is driven from elsewhere cannot be seen in {place.url}: {error} It goes on without."
+            f"Whether {run} is driven from elsewhere cannot be seen in {place.url}: {error} Work goes on; until it can"
+            " be seen, nothing is published or removed."
         )
         return 0

@@ -25,7 +25,10 @@ def process_start(pid: int) -> int | None:
     """When the process started, in the system's ticks: with the id, a name no later process has. None: not alive."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
+            fields = file.read().rpartition(b")")[2].split()
+        return (
+            None if fields[0] in (b"Z", b"X") else int(fields[19])
+        )  # One that nobody has waited for is dead.
     except OSError:
         pass
     try:

@@ -51,9 +51,23 @@ def why_not_ours(path: str) -> str | None:
         if owner != os.getuid():
             return f"belongs to {_user(owner)}"
     by_group = found.st_mode & stat.S_IWGRP and not _is_own_group(found.st_gid)
-    if by_group or found.st_mode & stat.S_IWOTH:
+    if (by_group or found.st_mode & stat.S_IWOTH) and _keeps_modes(path):
         return "can be written by other users (`chmod go-w` closes it)"
     return None
+
+
+def _keeps_modes(path: str) -> bool:
+    """Whether the file system knows who may write: on some, of Windows or cameras, everything shows as open to all."""
+    import tempfile
+
+    try:
+        probe = tempfile.mkdtemp(dir=path if os.path.isdir(path) else os.path.dirname(path))
+    except OSError:
+        return True
+    try:
+        return not os.stat(probe).st_mode & _OTHERS_WRITE
+    finally:
+        os.rmdir(probe)
 
 
 def _user(number: int) -> str:

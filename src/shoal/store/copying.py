@@ -14,17 +14,20 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from shoal.errors import NotFound, SpecError, StoreError
-from shoal.files import Storage, make_closed
+from shoal.files import Storage, make_closed, write_text
 from shoal.files.mirror import State, mirror_down, mirror_up
 from shoal.files.suspension import suspended_at
 from shoal.files.turns import Turns
 from shoal.store import origin
+from shoal.store.driver import UNDRIVEN, Driver
 from shoal.store.home import make_home, run_folder
+from shoal.store.run import RunStore
 from shoal.store.sqlite import connect_to_read, in_our_words
 
 RECORD = "run.db"
-_SNAPSHOT = ".copy.db"
-_OWN = (RECORD, *(f"{RECORD}-{end}" for end in ("wal", "shm", "journal")), _SNAPSHOT, "lock", "stop")
+_SNAPSHOT = ".copy-"
+"""And the turn: how a copy of the record is called until it has been sent."""
+_OWN = (RECORD, *(f"{RECORD}-{end}" for end in ("wal", "shm", "journal")), "lock", "stop", UNDRIVEN)
 """What is not copied as it lies there: the record is in use, the rest is for this machine only."""
 _COPIES = "copies"
 _TURNS = "turns"
@@ -59,7 +62,7 @@ class RunCopy:
         if turns_of(self._storage, self._run).highest() > self._turn:
             raise StoreError(f"Run {self._run!r} is driven from elsewhere by now.")
         suspended_at("copy")
-        snapshot = os.path.join(self._folder, _SNAPSHOT)
+        snapshot = os.path.join(self._folder, f"{_SNAPSHOT}{self._turn}")
         try:
             with in_our_words(snapshot, self._run):
                 _backup(os.path.join(self._folder, RECORD), snapshot)
@@ -68,7 +71,7 @@ class RunCopy:
                 self._storage,
                 self._prefix,
                 self._state,
-                exclude=lambda key: key in _OWN,
+                exclude=lambda key: key in _OWN or key.startswith(_SNAPSHOT),
                 remove=True,
             )
             self._state = mirrored.state
@@ -105,6 +108,17 @@ def copied_turn(storage: Storage, run: str) -> int:
     return max((turn for key in found if (turn := _turn_of(key, copies)) is not None), default=0)
 
 
+def is_outdated(store: RunStore, storage: Storage) -> bool:
+    """Whether the newest copy is of another driver than the last one here, or may be newer than what was brought."""
+    copied, here = copied_turn(storage, store.run), store.turn()
+    if copied != here:
+        return copied > here
+    if os.path.exists(os.path.join(store.folder, UNDRIVEN)):
+        return True
+    driver = Driver.read(turns_of(storage, store.run).driver(copied))
+    return driver is not None and driver != store.last_driver()[0]
+
+
 def bring_back(storage: Storage, run: str, home: str) -> None:
     """Make the run's folder here what its newest copy is. `NotFound` where the storage has none.
 
@@ -122,6 +136,7 @@ def bring_back(storage: Storage, run: str, home: str) -> None:
     make_closed(aside)
     mirror_down(storage, prefix, aside, exclude=None if turn else _is_apart)
     origin.mark(aside, storage.url)
+    write_text(os.path.join(aside, UNDRIVEN), "", durable=False)
     folder = run_folder(home, run)
     if os.path.lexists(folder):
         before = os.path.join(home, "runs", f".before-{run}")

@@ -15,6 +15,8 @@ from shoal.files.machine import machine_identity, process_start
 
 HEARD_S = 60.0
 """A driver that was heard of within this time, and cannot be seen from here, counts as alive."""
+UNDRIVEN = "undriven"
+"""A file in the folder of a run that was brought here, and that nobody has driven here since."""
 BEAT_S = 10.0
 """How often a driver lets itself be heard of in the record."""
 

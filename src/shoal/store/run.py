@@ -16,7 +16,7 @@ from shoal.errors import NotFound, RunLocked, SpecError, TakenOver, nearest
 from shoal.files import make_closed, write_text
 from shoal.model import Item, Plan
 from shoal.store import index, meta
-from shoal.store.driver import Driver
+from shoal.store.driver import UNDRIVEN, Driver
 from shoal.store.encode import plain
 from shoal.store.home import cannot_make, make_home, run_folder, run_ids
 from shoal.store.journal import SqliteJournal, count_again, ensure_turn
@@ -161,8 +161,15 @@ class RunStore(RunReader):
         except (sqlite3.Error, OSError) as error:
             raise store_error(error, self._path, self.run) from error
         self._turn = number
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.folder, UNDRIVEN))
         if begin:
             self._note()
+
+    @property
+    def is_driven_here(self) -> bool:
+        """Whether this process took a turn."""
+        return self._turn is not None
 
     def ensure_turn(self) -> None:
         """`TakenOver` where another driver has the run by now."""
@@ -248,9 +255,9 @@ class RunStore(RunReader):
         """
         from shoal.store.results import write_reports, write_results
 
-        self._remove_unfinished(".results.")
         with self._guard():
             self._ensure_turn()
+            self._remove_unfinished(".results.")
             write_reports(self._connection, self.folder)
             path = write_results(self._connection, self.folder)
             try:
@@ -262,7 +269,7 @@ class RunStore(RunReader):
             return path
 
     def _remove_unfinished(self, prefix: str) -> None:
-        """What drivers that were killed had half written. Only under the run's lock: nobody else writes now."""
+        """What drivers that were killed had half written. Only by the driver whose turn it is."""
         for name in os.listdir(self.folder):
             if name.startswith(prefix) and name.endswith(".part"):
                 with suppress(OSError):

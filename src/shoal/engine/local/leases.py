@@ -137,6 +137,7 @@ class Leases:
                     return descriptor
             except BlockingIOError:
                 if time.monotonic() >= until:
+                    until = time.monotonic() + PATIENCE_S
                     with suppress(OSError):
                         os.unlink(self._path)
                 time.sleep(PAUSE_S)

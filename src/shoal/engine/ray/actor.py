@@ -246,7 +246,7 @@ class WorkerActor:
 
     def _report(self, line: str) -> None:
         """In the worker's own log, where people look when an item went wrong."""
-        with open(self._log, "a", encoding="utf-8") as file:
+        with suppress(OSError), open(self._log, "a", encoding="utf-8") as file:
             file.write(f"shoal: {line}\n")
 
     async def _something(self) -> None:

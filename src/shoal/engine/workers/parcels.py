@@ -22,6 +22,7 @@ PIECES = 1000
 """Most pieces that a block has: many small files travel together."""
 _REFUSALS = (
     *(errno.EINVAL, errno.ENAMETOOLONG, errno.EILSEQ, errno.EPERM, errno.EACCES),
+    errno.ENOENT,  # Somebody else removed what had come so far.
     *(errno.ENOTSUP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP),
 )
 """What a file system says of a name that it will not take, however often it is asked."""

@@ -86,7 +86,9 @@ def odd_outputs(columns: Mapping[str, Sequence[Any]], known: Any) -> dict[int, s
             kind = _usual(singles) if kind is None else kind
             reason = f"the model gave a value of another type than in other rows, in column {name!r}"
             for position, each in enumerate(singles):
-                if each is None or kind is None or not _goes_with(each, kind):
+                if each is not None and kind is not None and _goes_with(each, kind):
+                    kind = joined(kind, each.type, widen=True)  # What it adds, later ones have to go with.
+                else:
                     found[position] = f"{reason}{GAVE}{_said(values[position])}"
     return found
 
@@ -182,5 +184,9 @@ def _told(name: str, value: Any) -> str:
 
 
 def _said(value: Any) -> str:
-    said = json.dumps(_value(value) if hasattr(value, "as_py") else value, ensure_ascii=False, default=str)
+    plain = _value(value) if hasattr(value, "as_py") else value
+    try:
+        said = json.dumps(plain, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        said = f"a {type(plain).__name__}"
     return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
