@@ -14,6 +14,7 @@ $(READY): pyproject.toml
 	    { echo "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(PIP) --editable .
+	@$(BIN)/python -m compileall -q src  # Each command would do it again where Python may not keep what it compiled.
 	@touch $@
 
 $(READY_TO_TEST): $(READY)
