@@ -209,7 +209,7 @@ def test_a_full_disk_ends_the_run_and_with_room_it_goes_on(place, mount, errors)
     assert "The disk of the output is full" in end.stderr
     assert place.store().state() == "failed"
     if errors:
-        assert "errors.parquet cannot be used: No space left on device." in end.stderr
+        assert ".parquet cannot be used: No space left on device." in end.stderr
         assert "Then: shoal resume i-" in end.stderr
     assert " --failed" in end.stderr
     parts = len(list((disk / "out").glob("part-*")))

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from shoal.api.machines import machines
+from shoal.api.clusters import load
 from shoal.api.session import STOP_FILE
 from shoal.cluster.base import Tell
 from shoal.cluster.here import Here
 from shoal.errors import FileError, NotFound, RunLocked, SpecError
+from shoal.files import Storage, open_storage
 from shoal.store import RunStore, resolve_run
 from shoal.store.copying import bring_back, is_outdated, turns_of
 from shoal.store.driver import Driver, refuse_the_living
-
-if TYPE_CHECKING:
-    from shoal.files import Storage
 
 
 def found(home: str, run: str, cluster: str | None, tell: Tell) -> str:
@@ -24,7 +21,7 @@ def found(home: str, run: str, cluster: str | None, tell: Tell) -> str:
     try:
         return resolve_run(home, run)
     except NotFound:
-        storage = machines(cluster, tell).storage() if cluster is not None else None
+        storage = _storage_of(cluster)
         if storage is None:
             raise
     bring_back(storage, run, home)
@@ -36,7 +33,7 @@ def opened(home: str, run: str, cluster: str | None, take_over: bool, here: Here
     """The run, to go on with: as it is here, or as its copy is, where it was driven from elsewhere since."""
     store = RunStore.open(home, run, write=True, now=here.now(), take_over=take_over)
     try:
-        storage = _visible_storage(store, cluster, tell)
+        storage = _visible_storage(store, cluster)
         if storage is not None and is_outdated(store, storage):
             store.close()
             bring_back(storage, run, home)
@@ -55,11 +52,19 @@ def opened(home: str, run: str, cluster: str | None, take_over: bool, here: Here
     return store
 
 
-def _visible_storage(store: RunStore, cluster: str | None, tell: Tell) -> Storage | None:
+def _storage_of(cluster: str | None) -> Storage | None:
+    """What the cluster file names; the cluster itself is not asked for it."""
+    found = load(cluster) if cluster is not None else None
+    if found is None or found.storage is None:
+        return None
+    return open_storage(found.storage, folder=found.folder)
+
+
+def _visible_storage(store: RunStore, cluster: str | None) -> Storage | None:
     """Where copies of the run are; None where there are none, or where that cannot be seen: then what is here is gone
     on with, if there is anything to do."""
     with suppress(FileError, SpecError, OSError):
-        storage = machines(cluster or store.document.get("cluster"), tell).storage()
+        storage = _storage_of(cluster or store.document.get("cluster"))
         if storage is not None:
             turns_of(storage, store.run).highest()
         return storage
