@@ -6,7 +6,6 @@ A thread is in one of them at a time; threads and processes that it starts are b
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import socket
@@ -107,6 +106,8 @@ def _loopback_up() -> None:
 
 
 def _call(name: str, *arguments: int | bytes | None) -> None:
+    import ctypes  # Here, as most commands never come here.
+
     libc = ctypes.CDLL(None, use_errno=True)
     if getattr(libc, name)(*arguments) != 0:
         number = ctypes.get_errno()

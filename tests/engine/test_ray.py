@@ -54,15 +54,14 @@ class TestRayEngine(EngineContract):
         self.patch = monkeypatch
 
     def make_engine(self, nodes: Sequence[Node], name: str = "run") -> Engine:
-        """The real nodes of these names, as Ray has them, but for Shoal's own marks; and no others."""
+        """The real nodes of these names, as Ray has them, but for Shoal's marks, in this order; and no others."""
         from shoal.engine.ray import engine
 
-        wanted, real = {node.host for node in nodes}, self.real_nodes
+        wanted, real = [node.host for node in nodes], self.real_nodes
 
         def alive() -> dict[str, tuple[str, Node]]:
-            return {
-                host: (known, _unmarked(node)) for host, (known, node) in real().items() if host in wanted
-            }
+            found = real()
+            return {host: (found[host][0], _unmarked(found[host][1])) for host in wanted if host in found}
 
         self.patch.setattr(engine.ray_nodes, "alive", alive)
         return engine.RayEngine(str(self.folder / name))

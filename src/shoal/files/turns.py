@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from shoal.errors import NotFound
-from shoal.files.base import Storage, joined
+
+if TYPE_CHECKING:
+    from shoal.files.base import Storage
 
 
 class Turns(NamedTuple):
@@ -32,12 +34,12 @@ class Turns(NamedTuple):
         `SpecError` on a server where two could take it.
         """
         self.storage.ensure_claims_hold()
-        return self.storage.write_new(joined(self.prefix, str(number)), json.dumps(dict(driver)).encode())
+        return self.storage.write_new(f"{self.prefix}/{number}", json.dumps(dict(driver)).encode())
 
     def driver(self, number: int) -> dict[str, Any]:
         """Who took this turn; empty where nobody did, or where that cannot be read."""
         try:
-            found = json.loads(self.storage.read(joined(self.prefix, str(number))))
+            found = json.loads(self.storage.read(f"{self.prefix}/{number}"))
         except (NotFound, ValueError):
             return {}
         return found if isinstance(found, dict) else {}

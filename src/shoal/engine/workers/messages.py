@@ -123,9 +123,34 @@ def decode(lines: bytes) -> tuple[list[Message], str | None]:
     except (ValueError, RecursionError):
         told = _one_by_one(lines)
     for position, message in enumerate(told):
-        if (why := _wrong(message)) is not None:
+        if not _is_usual(message) and (why := _wrong(message)) is not None:
             return told[:position], why
     return told, None
+
+
+def _is_usual(message: Any) -> bool:
+    """Whether it is one of the two that nearly every item sends, and right: what `_wrong` checks, in one go."""
+    if type(message) is not list:
+        return False
+    if len(message) == 5:
+        kind, seq, attempt, at, start = message
+        known = kind == "started"
+    elif len(message) == 11:
+        kind, seq, attempt, at, state, metrics, error, seconds, start, end, kept = message
+        known = kind == "ended" and state == "done" and error is None and type(kept) is bool
+        known = known and type(seconds) is float and 0 <= seconds < _MOMENTS and type(end) is int
+        known = known and 0 <= end < _COUNTS and type(metrics) is dict and fault(metrics) is None
+    else:
+        return False
+    return (
+        known
+        and type(seq) is type(attempt) is type(start) is int
+        and type(at) is float
+        and 0 <= seq < _COUNTS
+        and 0 <= attempt < _COUNTS
+        and 0 <= start < _COUNTS
+        and 0 <= at < _MOMENTS
+    )
 
 
 def _one_by_one(lines: bytes) -> list[Any]:
