@@ -73,7 +73,8 @@ def test_a_storm_over_hdfs_loses_and_repeats_no_row(hdfs_folder, place):
 @pytest.mark.long
 def test_answers_that_never_come_are_asked_for_again(bucket, unreliable, place):
     upload(place, f"{bucket.url}/in", 40)
-    proxy = unreliable(bucket.server.endpoint, every=40, ways=("stall",))
+    # The run asks about 110 times, and each stall takes half a minute: one or two of them, not three.
+    proxy = unreliable(bucket.server.endpoint, every=60, ways=("stall",))
     use(place, AWS_ENDPOINT_URL=proxy.url)
     write_model(place.folder / "model.onnx")
     urls = {"input": {"images": f"{bucket.url}/in/"}, "output": f"{bucket.url}/out/"}
