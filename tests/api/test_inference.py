@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -77,6 +78,13 @@ def test_an_inference_gives_its_output_as_a_table() -> None:
     assert table.column("length").to_pylist() == [1, 2, 3, 4, 5]
     assert run.rows()[1] == {"path": "words.txt", "row": 1, "length": 2}
     assert run.best is None
+
+
+def test_an_inference_runs_inline_with_the_same_rows() -> None:
+    run = shoal.run("lengths.yaml", inline=True)
+    assert run.state == "succeeded"
+    assert run.table().column("length").to_pylist() == [1, 2, 3, 4, 5]
+    assert "length" not in sys.modules
 
 
 def test_rows_of_an_output_come_as_items_finish_each_once() -> None:

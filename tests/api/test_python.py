@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -68,6 +70,35 @@ def test_rows_come_as_trials_finish_and_are_recorded_by_then() -> None:
             run.stop()
     assert sorted(seen[:5]) == [0, 1, 2, 3, 4]
     assert run.wait().state == "stopped"
+
+
+def test_inline_a_function_runs_in_this_process_and_its_output_stays_here(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def told(x: int) -> dict[str, Any]:
+        print("told", x)
+        return {"pid": os.getpid(), "thread": threading.get_ident()}
+
+    run = shoal.run(told, ROWS[:2], inline=True)
+    assert run.state == "succeeded"
+    here = (os.getpid(), threading.get_ident())
+    assert [(row["pid"], row["thread"]) for row in run.rows()] == [here, here]
+    assert capsys.readouterr().out == "told 0\ntold 1\n"
+
+
+def test_inline_ctrl_c_stops_the_run_and_returns_it() -> None:
+    def interrupted(x: int) -> dict[str, Any]:
+        import signal
+
+        signal.raise_signal(signal.SIGINT)
+        return {"y": x}
+
+    before = signal.getsignal(signal.SIGINT)
+    run = shoal.run(interrupted, ROWS, inline=True)
+    assert run.state == "stopped"
+    assert [row["state"] for row in run.rows()][:1] == ["stopped"]
+    assert not any(row["state"] == "done" for row in run.rows())
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_the_best_row_is_known_by_the_objective() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from shoal import spec as specs
 from shoal.api import seals
-from shoal.api.workloads import Prepared, ensure_limit
+from shoal.api.workloads import Prepared, ensure_limit, one_at_a_time
 from shoal.cluster.here import Here
 from shoal.errors import SpecError
 from shoal.files import replacing, write_bytes
@@ -45,14 +45,18 @@ def from_function(
     settings: Mapping[str, Any],
     folder: str,
     limit: int | None,
+    *,
+    inline: bool = False,
 ) -> Prepared:
-    """A sweep that calls `function` with each row as keyword arguments."""
+    """A sweep that calls `function` with each row as keyword arguments; `inline` as in `workloads.from_file`."""
     ensure_limit(limit)
     given = _plain_rows(rows)
     reference, root = _reference(function)
     pickled = None if root is not None else _pickle(function)
     spec = specs.parse(_document(function, reference, settings), folder=root or folder)
     assert isinstance(spec, Sweep)
+    if inline:
+        spec = one_at_a_time(spec)
     job = SweepJob(spec, ListRows(given), limit, PICKLE_FILE if pickled is not None else None)
     document = {
         "rows": True,

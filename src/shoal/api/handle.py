@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 from shoal.api import inference
@@ -43,6 +45,25 @@ class Run:
         if run._session is None and run._failure is not None:
             raise run._failure
         return run
+
+    @classmethod
+    def in_this_thread(cls, make: Callable[[], Session]) -> Run:
+        """Make a session and drive it to its end, here. Ctrl-C stops it cleanly, where this is the main thread."""
+        run = cls()
+        main = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGINT, run._interrupted) if main else None
+        try:
+            run._drive(make)
+        finally:
+            if main:
+                signal.signal(signal.SIGINT, before)
+        run.wait()
+        return run
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        if self._session is None:
+            raise KeyboardInterrupt
+        self.stop()
 
     @classmethod
     def over(cls, summary: Summary) -> Run:

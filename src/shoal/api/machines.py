@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from shoal.engine import fitting
+from shoal.errors import SpecError
 from shoal.model import Need, Node, Plan
+from shoal.model.packages import Packages
 
 if TYPE_CHECKING:
     from shoal.api.copying import Copying
@@ -63,6 +65,9 @@ class Machines:
 
     def ensure_reachable(self, paths: Mapping[str, str]) -> None:
         """Raises `SpecError` when workers would not find these files and folders of this machine, by their keys."""
+
+    def ensure_equippable(self, packages: Packages) -> None:
+        """Raises `SpecError` when workers cannot have packages that are not installed where Shoal runs."""
 
     def ready(self, need: Need) -> None:
         """Bring up and join what is needed to begin. `close` has to follow; the thread that calls it has to drive."""
@@ -121,12 +126,47 @@ class Machines:
         """The run is over. May be called twice."""
 
 
-def machines(cluster: str | None, tell: Tell = lambda line: None) -> Machines:
-    """This machine, or what the cluster file names. Starts nothing."""
+class InlineMachines(Machines):
+    """This process: for debugging."""
+
+    def ensure_equippable(self, packages: Packages) -> None:
+        if not packages.lines:
+            return
+        from shoal.engine.workers.packages import find
+
+        if missing := ", ".join(find(packages).missing):
+            raise SpecError(
+                f"requirements: {missing}: not installed where Shoal runs, and inline, items run there.",
+                hint="Install it beside Shoal, or leave out --inline.",
+            )
+
+    def with_growth(self, plan: Plan, need: Need) -> Plan:
+        why = "inline, items run in this process, one at a time"
+        decisions = (
+            each._replace(choice=1, why=why) if each.name in ("workers", "places") else each
+            for each in plan.decisions
+        )
+        return plan._replace(workers=1, decisions=tuple(decisions))
+
+    def engine(self, root: str, folder: str, session: str) -> Engine:
+        from shoal.engine.inline.engine import InlineEngine
+        from shoal.engine.local.leases import Leases, table_path
+
+        return InlineEngine(self.nodes, root, Leases(self.nodes, self.scope, table_path()), session=session)
+
+
+def machines(cluster: str | None, tell: Tell = lambda line: None, *, inline: bool = False) -> Machines:
+    """This machine, what the cluster file names, or with `inline` this process. Starts nothing."""
+    if inline and cluster is not None:
+        raise SpecError(
+            "A workload runs inline, in this process, or on the nodes of a cluster, not both.",
+            hint="Leave out --inline, or --cluster.",
+        )
     if cluster is None:
         from shoal.cluster import inventory
 
-        return Machines([inventory.this_machine()], "machine")
+        made = InlineMachines if inline else Machines
+        return made([inventory.this_machine()], "machine")
     from shoal.api.clusters import is_virtual, load
 
     found, file = load(cluster), os.path.abspath(cluster)

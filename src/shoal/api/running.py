@@ -48,13 +48,21 @@ def run(
     sets: Sequence[str] = (),
     limit: int | None = None,
     display: bool = True,
+    inline: bool = False,
     **settings: Any,
 ) -> Run:
     """Run a workload file, or a function once per row, and wait for the end.
 
     `shoal.run("sweep.yaml")`, or `shoal.run(train, [{"lr": 0.1}, {"lr": 0.01}], retries=1)`. Ctrl-C stops it
-    cleanly. A run that ended with failures is returned like any other: look at `.state`.
+    cleanly. A run that ended with failures is returned like any other: look at `.state`. With `inline`, items run in
+    this thread, one at a time, so that debuggers work; there is no display then.
     """
+    if inline:
+        from shoal.api.handle import Run
+
+        here = Here()
+        prepared = _prepared(target, rows, sets, limit, settings, here, inline=True)
+        return Run.in_this_thread(lambda: new_session(prepared, machines(cluster, inline=True), here))
     handle = start(target, rows, cluster=cluster, sets=sets, limit=limit, display=display, **settings)
     handle.wait()
     return handle
@@ -71,25 +79,39 @@ def start(
     **settings: Any,
 ) -> Run:
     """Like `run`, but returns at once: `for row in run.results(): ...` gives rows as trials finish."""
-    from shoal.api import functions
     from shoal.api.display import display_for_python
     from shoal.api.handle import Run
 
     here = Here()
-    if callable(target):
-        prepared = functions.from_function(target, rows, settings, here.folder, limit)
-    else:
-        if not isinstance(target, str | os.PathLike):
-            raise SpecError(
-                f"Expected a workload file or a function, found a {type(target).__name__}.",
-                hint='shoal.run("sweep.yaml"), or shoal.run(function, rows).',
-            )
-        _refuse_settings(rows, settings)
-        prepared = workloads.from_file(os.fspath(target), sets, limit)
+    prepared = _prepared(target, rows, sets, limit, settings, here)
     handle = Run.begin(lambda: new_session(prepared, machines(cluster), here))
     if display:
         handle.show(display_for_python(handle))
     return handle
+
+
+def _prepared(
+    target: Target,
+    rows: Iterable[Mapping[str, Any]] | None,
+    sets: Sequence[str],
+    limit: int | None,
+    settings: Mapping[str, Any],
+    here: Here,
+    *,
+    inline: bool = False,
+) -> Prepared:
+    """What is to be run, checked."""
+    if callable(target):
+        from shoal.api import functions
+
+        return functions.from_function(target, rows, settings, here.folder, limit, inline=inline)
+    if not isinstance(target, str | os.PathLike):
+        raise SpecError(
+            f"Expected a workload file or a function, found a {type(target).__name__}.",
+            hint='shoal.run("sweep.yaml"), or shoal.run(function, rows).',
+        )
+    _refuse_settings(rows, settings)
+    return workloads.from_file(os.fspath(target), sets, limit, inline=inline)
 
 
 def _refuse_settings(rows: object, settings: Mapping[str, Any]) -> None:
@@ -124,11 +146,12 @@ def new_session(
 
 
 def _ensure_possible(job: PoolJob, where: Machines) -> None:
-    """Raises `SpecError` when these machines cannot run it: no room, no way to its files."""
+    """Raises `SpecError` when these machines cannot run it: no room, no way to its files or packages."""
     job.fit(where.nodes, here=where.here)
     where.ensure_room(job.need)
     where.ensure_shippable(job.factory.folder)
     where.ensure_reachable(job.local_paths())
+    where.ensure_equippable(job.packages)
 
 
 def _begin(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 from shoal import spec as specs
 from shoal.errors import SpecError
 from shoal.spec import Workload
 from shoal.work.job import PoolJob
+
+W = TypeVar("W", bound=Workload)
 
 
 class Prepared(NamedTuple):
@@ -24,12 +27,25 @@ class Prepared(NamedTuple):
     """A function that was sent by value."""
 
 
-def from_file(path: str, sets: Sequence[str] = (), limit: int | None = None) -> Prepared:
-    """Load and check a workload file; raises `SpecError` with everything that is wrong."""
+def from_file(
+    path: str, sets: Sequence[str] = (), limit: int | None = None, *, inline: bool = False
+) -> Prepared:
+    """Load and check a workload file; raises `SpecError` with everything that is wrong.
+
+    `inline` has its items run one at a time; a resume does not keep to that.
+    """
     ensure_limit(limit)
     spec = specs.load(path, sets)
+    assert isinstance(spec, Workload)
+    if inline:
+        spec = one_at_a_time(spec)
     document = {"path": os.path.abspath(path), "sets": list(sets), "limit": limit}
     return Prepared(spec, job_of(spec, limit=limit), document)
+
+
+def one_at_a_time(spec: W) -> W:
+    """The same workload, with one worker."""
+    return replace(spec, limits=replace(spec.limits, concurrent=1))
 
 
 def ensure_limit(limit: object) -> None:

@@ -60,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.disable()  # Nothing made on the way to the first trial is garbage; `drive` turns it on again.
     from shoal.engine.workers import spawning
 
-    spawning.prestart(TRIAL)
+    if "--inline" not in given:
+        spawning.prestart(TRIAL)
     try:
         from shoal.cli.obeying import obey
 

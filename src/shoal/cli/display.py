@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from shoal.store import RunInfo
 
 
-def display_for(board: Board) -> Display:
-    """The display that suits stderr."""
-    if is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb":
+def display_for(board: Board, *, live: bool = True) -> Display:
+    """The display that suits stderr: a `live` one on a terminal, unless that is not wanted."""
+    if live and is_terminal(sys.stderr) and os.environ.get("TERM") != "dumb":
         from shoal.api.display.live import LiveDisplay
 
         return LiveDisplay(board)

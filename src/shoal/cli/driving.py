@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from typing import TYPE_CHECKING
 
 from shoal.cli.stopping import Stopping
@@ -21,6 +23,7 @@ def run(
     sets: Sequence[str],
     limit: int | None,
     as_json: bool,
+    inline: bool = False,
     run_id: str | None = None,
 ) -> int:
     """Run a workload file; the exit code."""
@@ -29,18 +32,19 @@ def run(
     from shoal.api.running import new_session
     from shoal.cluster.here import Here
 
-    if cluster is not None:
+    if cluster is not None and not inline:
         from shoal.api.detaching import must_be_detached
 
         if must_be_detached(cluster):
             from shoal.cli import detached
 
             return detached.detach_and_follow(file, cluster, sets, limit, as_json)
-    prepared = workloads.from_file(file, sets, limit)
-    where = machines(cluster, _say)
+    prepared = workloads.from_file(file, sets, limit, inline=inline)
+    where = machines(cluster, _say, inline=inline)
+    where.ensure_equippable(prepared.job.packages)
     _install(prepared, where)
     with Stopping(as_json=as_json) as stopping:
-        summary = drive(new_session(prepared, where, Here(), run_id=run_id), stopping)
+        summary = drive(new_session(prepared, where, Here(), run_id=run_id), stopping, inline=inline)
     return tell(summary, as_json)
 
 
@@ -82,20 +86,25 @@ def tell(summary: Summary, as_json: bool) -> int:
     return ending.tell(summary, as_json)
 
 
-def drive(session: Session, stopping: Stopping) -> Summary:
-    """To the end of the run, with a display."""
+def drive(session: Session, stopping: Stopping, *, inline: bool = False) -> Summary:
+    """To the end of the run, with a display: in lines where items run `inline`, as a debugger may ask in between.
+
+    What such items print goes where it is seen, and not among the results in a file.
+    """
     from shoal.api.display.board import Board
     from shoal.api.inference import inputs_before
     from shoal.cli.display import display_for, greet
 
     info = session.store.info()
     board = Board.of(info, session.job.total(), inputs_before(session.store, info))
-    display = display_for(board)
+    display = display_for(board, live=not inline)
     session.watch(display)
     gc.enable()
     stopping.attach(session, board)
     greet(info, board)
+    aside = redirect_stdout(sys.stderr) if inline and not sys.stdout.isatty() else nullcontext()
     try:
-        return session.drive()
+        with aside:
+            return session.drive()
     finally:
         display.close()

@@ -20,6 +20,7 @@ class RunRequest(NamedTuple):
     sets: tuple[str, ...] = ()
     limit: int | None = None
     as_json: bool = False
+    inline: bool = False
 
 
 def read_run(arguments: Sequence[str]) -> RunRequest | None:
@@ -28,14 +29,14 @@ def read_run(arguments: Sequence[str]) -> RunRequest | None:
         return None
     files: list[str] = []
     values: dict[str, list[str]] = {name: [] for name in VALUED}
-    as_json = False
+    flags = {"--json": False, "--inline": False}
     rest = iter(arguments[1:])
     for argument in rest:
         name, equals, value = argument.partition("=")
         if name in VALUED:
             values[name].append(value if equals else next(rest, "-"))
-        elif argument == "--json":
-            as_json = True
+        elif argument in flags:
+            flags[argument] = True
         else:
             files.append(argument)
     limits = values["--limit"]
@@ -46,7 +47,7 @@ def read_run(arguments: Sequence[str]) -> RunRequest | None:
         return None
     cluster = values["--cluster"][-1] if values["--cluster"] else None
     limit = int(limits[-1]) if limits else None
-    return RunRequest(files[0], cluster, tuple(values["--set"]), limit, as_json)
+    return RunRequest(files[0], cluster, tuple(values["--set"]), limit, *flags.values())
 
 
 def _is_count(text: str) -> bool:

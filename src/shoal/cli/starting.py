@@ -6,6 +6,7 @@ import click
 
 from shoal.cli import driving
 from shoal.cli.options import cluster_option, file_argument, json_option, run_argument, set_option
+from shoal.errors import SpecError
 
 
 @click.command("run")
@@ -14,6 +15,7 @@ from shoal.cli.options import cluster_option, file_argument, json_option, run_ar
 @set_option
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Try only the first N items.")
 @click.option("--detach", is_flag=True, help="Hand the run to the cluster, print its id, and return.")
+@click.option("--inline", is_flag=True, help="Run items in this process, one at a time, for a debugger.")
 @click.option("--id", "run", metavar="RUN", hidden=True, help="The id that the run gets.")
 @json_option
 def run_command(
@@ -22,6 +24,7 @@ def run_command(
     sets: tuple[str, ...],
     limit: int | None,
     detach: bool,
+    inline: bool,
     run: str | None,
     as_json: bool,
 ) -> int:
@@ -30,11 +33,16 @@ def run_command(
     FILE is a workload file. On a terminal a live display shows how far it is; otherwise a line now and then
     does. Ctrl-C stops the run cleanly; `shoal resume` goes on with it.
     """
+    if detach and inline:
+        raise SpecError(
+            "A workload runs inline, in this process, or is handed to a cluster, not both.",
+            hint="Leave out --inline, or --detach.",
+        )
     if detach:
         from shoal.cli import detached
 
         return detached.detach(file, cluster, sets, limit, as_json)
-    return driving.run(file, cluster, sets, limit, as_json, run)
+    return driving.run(file, cluster, sets, limit, as_json, inline, run)
 
 
 @click.command("resume")

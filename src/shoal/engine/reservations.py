@@ -31,6 +31,9 @@ class Leases(Protocol):
     def surplus(self, want_more: float) -> float:
         """How much CPU others are owed of what this driver holds."""
 
+    def close(self) -> None:
+        """Give back everything."""
+
 
 class _Pending(NamedTuple):
     needs: tuple[Need, ...]

@@ -86,6 +86,7 @@ class ItemContract(ContractBase):
         reports = of(ItemProgressed, events[1:-1])
         assert [(event.step, event.metrics["value"]) for event in reports] == [(n, n) for n in range(5)]
 
+    @pytest.mark.isolation
     def test_an_outcome_has_what_was_reported_under_what_was_returned(self, start: Start) -> None:
         engine = start()
         worker = self.worker(engine)

@@ -31,6 +31,7 @@ class WorkerContract(ContractBase):
         assert len(found) == 1
         return found[0]
 
+    @pytest.mark.isolation
     @pytest.mark.parametrize("death", DEATHS)
     def test_a_crash_names_the_running_item_and_starts_no_other(
         self, start: Start, death: dict[str, Any]
@@ -63,6 +64,7 @@ class WorkerContract(ContractBase):
         assert gone == [("crash", "told to break", (2, 0))]
         assert [event.seq for event in of(ItemEnded, events)] == [1]
 
+    @pytest.mark.isolation
     def test_a_crash_leaves_other_workers_alone(self, start: Start) -> None:
         engine = start()
         first, second = self.worker(engine), self.worker(engine)
@@ -71,6 +73,7 @@ class WorkerContract(ContractBase):
         events = self.collect(engine, lambda events: ended(2, 3)(events) and lost(first)(events))
         assert [event.worker for event in of(WorkerLost, events)] == [first]
 
+    @pytest.mark.isolation
     def test_the_place_of_a_lost_worker_is_free_again(self, start: Start) -> None:
         engine = start()
         crashing, _ = self.worker(engine), self.worker(engine)
@@ -79,6 +82,7 @@ class WorkerContract(ContractBase):
         engine.submit(self.worker(engine), [item(2)])
         self.collect(engine, ended(2))
 
+    @pytest.mark.isolation
     def test_a_stubborn_item_does_not_end_until_its_worker_is_killed(self, start: Start) -> None:
         engine = start()
         worker = self.worker(engine)
@@ -100,6 +104,7 @@ class WorkerContract(ContractBase):
         gone = self.lost_once(engine, worker)
         assert (gone.cause, gone.running) == ("killed", None)
 
+    @pytest.mark.isolation
     def test_a_worker_can_be_killed_while_it_starts(self, start: Start) -> None:
         engine = start()
         worker = self.worker(engine, start_s=600)
@@ -185,6 +190,7 @@ class WorkerContract(ContractBase):
             assert times[-1] < times[0] + self.patience_s
         assert times == sorted(times)
 
+    @pytest.mark.isolation
     def test_close_may_be_called_twice_and_leaves_nothing(self, start: Start) -> None:
         engine = start()
         busy, starting = self.worker(engine), self.worker(engine, start_s=600)

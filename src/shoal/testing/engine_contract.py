@@ -17,4 +17,13 @@ class EngineContract(ItemContract, WorkerContract, PlaceContract):
     Fill in `make_engine`; also `make_two_engines` where drivers share, and `leftovers` to look for what
     `close` has left. The nodes are small and few, so that virtual nodes on one machine will do. `patience_s`
     is how long something may take that must come, `quiet_s` how long to listen for what must not.
+
+    For an engine that runs items in the driver's own process: `class TestMine(EngineContract, isolated=False)` leaves
+    out the tests with the marker `isolation`.
     """
+
+    def __init_subclass__(cls, *, isolated: bool = True) -> None:
+        super().__init_subclass__()
+        for name in () if isolated else dir(cls):
+            if any(mark.name == "isolation" for mark in getattr(getattr(cls, name), "pytestmark", ())):
+                setattr(cls, name, None)

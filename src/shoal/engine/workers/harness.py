@@ -56,7 +56,6 @@ class Harness:
         self._forked = ForkedReports(reports)
         self._main = threading.get_ident()
         self._process = os.getpid()
-        signal.signal(INTERRUPT, self._interrupted)
 
     # Called from the reader thread.
 
@@ -84,24 +83,37 @@ class Harness:
         if work.on_cancel is not None:
             work.on_cancel()
         else:
-            signal.pthread_kill(self._main, INTERRUPT)
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        """Have the user code that runs end, by an exception in the main thread."""
+        signal.pthread_kill(self._main, INTERRUPT)
 
     # The main thread.
 
     def loop(self, runner: Runner) -> None:
         """Run items until told to end. An item's end travels together with the start of the next."""
+        signal.signal(INTERRUPT, self._interrupted)
         told: list[bytes] = []
         while True:
             entry = self._next(block=False)
             if entry is None:
-                self._items.park()
-                self._checkpoints.park()
+                self.park()
                 self._emit(told)
                 told = []
                 entry = self._next(block=True)
                 if entry is None:
                     break
-            told = [self._attempt(runner, entry, told)]
+            told = [self.attempt(runner, entry, told)]
+        self.close()
+
+    def park(self) -> None:
+        """No item follows at once: to be called before anybody hears of the end of the last one."""
+        self._items.park()
+        self._checkpoints.park()
+
+    def close(self) -> None:
+        """No item follows."""
         self._items.close()
         self._checkpoints.close()
 
@@ -118,7 +130,8 @@ class Harness:
             seq, attempt, counted, _, params, *_ = self._queue[0]
         return Upcoming(seq, attempt, counted, params)
 
-    def _attempt(self, runner: Runner, entry: messages.Entry, told: list[bytes]) -> bytes:
+    def attempt(self, runner: Runner, entry: messages.Entry, told: list[bytes]) -> bytes:
+        """Run one item: the message of its end. `told` is sent together with that of its start."""
         seq, attempt, counted, item, params, texts, checkpoint = entry
         last: dict[str, Any] = {}
         report = self._reporter(seq, attempt, last)
@@ -200,6 +213,9 @@ class Harness:
         if os.getpid() == self._process:
             _flush()
             self._emit([messages.encode(last)])
+        self._exit(status)
+
+    def _exit(self, status: int) -> NoReturn:
         os._exit(status)
 
     def _reporter(

@@ -1,6 +1,6 @@
 """A command as an item: started in a process group of its own, watched, ended with everything it started.
 
-Runs inside a worker. Its output goes to the worker's log, or where the caller says; what it reports comes through a
+Its output goes to the worker's log, or where the caller says; what it reports comes through a
 file (see `reporting`).
 """
 
@@ -41,7 +41,9 @@ def run_command(
     log_start = os.lseek(work.log_fd, 0, os.SEEK_END)
     with closing(ReportFile(os.environ[REPORT_VARIABLE])) as reports, _Bell() as bell:
         work.on_cancel = bell.ring
-        status = 0 if work.cancelled else _run(_Command(arguments, env, stdout), bell, reports, work)
+        status = (
+            0 if work.cancelled else _run(_Command(arguments, env, stdout, work.log_fd), bell, reports, work)
+        )
     if work.cancelled:
         raise Cancelled
     if status != 0:
@@ -52,15 +54,21 @@ class _Command(NamedTuple):
     arguments: Sequence[str]
     env: Mapping[str, str] | None
     stdout: str | None
+    log_fd: int
 
     def start(self) -> subprocess.Popen[bytes]:
         name = self.arguments[0]
         program = sys.executable if name in PYTHONS else name
         environment = {**os.environ, **self.env} if self.env is not None else None
         try:
-            with open(self.stdout, "wb") if self.stdout is not None else nullcontext() as stdout:
+            with open(self.stdout, "wb") if self.stdout is not None else nullcontext(self.log_fd) as stdout:
                 return subprocess.Popen(
-                    [program, *self.arguments[1:]], process_group=0, env=environment, stdout=stdout
+                    [program, *self.arguments[1:]],
+                    process_group=0,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=self.log_fd,
                 )
         except FileNotFoundError:
             raise Failed(f"command not found: {name}") from None
@@ -92,21 +100,25 @@ class _Bell:
 
 
 def _run(command: _Command, bell: _Bell, reports: ReportFile, work: Work) -> int:
+    others = linux.children()
     child = command.start()
     try:
         _wait(child, bell.descriptor, reports, work)
     finally:
-        _end(child, work.log_fd)
+        _end(child, others, work.log_fd)
     _pass_on(reports, work)
     return child.returncode or 0  # None when it was asked to end and cannot be killed.
 
 
-def _end(child: subprocess.Popen[bytes], log_fd: int) -> None:
-    """Kill what is left of it. What cannot be killed is left, and the item's log says so."""
+def _end(child: subprocess.Popen[bytes], others: set[int], log_fd: int) -> None:
+    """Kill what is left of it. What cannot be killed is left, and the item's log says so.
+
+    `others` were children of this process before.
+    """
     if linux.kill_group(child.pid, signal.SIGKILL):
         with suppress(subprocess.TimeoutExpired):
             child.wait(linux.DYING_S)
-    for sentence in linux.kill_children():
+    for sentence in linux.kill_children(spared=others):
         os.write(log_fd, f"shoal: {sentence}\n".encode())
 
 

@@ -121,17 +121,27 @@ def _redirect(log: str) -> int:
 def _set_up(request: Mapping[str, Any]) -> None:
     """Environment, devices, limits, folder and import path, before anything of the user's is imported."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    set_threads(str(max(1, int(request["cpu"]))))
-    if request["devices"]:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(request["devices"])
     factory = request["factory"]
-    os.environ.update(factory["env"])
-    os.environ[REPORT_VARIABLE] = reports_of(request["log"])
+    set_variables(factory["env"], request["cpu"], request["devices"], reports_of(request["log"]))
     if request["memory_bytes"]:
         limit_memory(request["memory_bytes"])
-    if factory["folder"]:
-        os.chdir(factory["folder"])
-        import_from(factory["folder"])
+    enter(factory["folder"])
+
+
+def set_variables(env: Mapping[str, str], cpu: float, devices: Sequence[str], reports: str) -> None:
+    """The environment of a worker: of its factory, and what follows from its place."""
+    set_threads(str(max(1, int(cpu))))
+    if devices:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
+    os.environ.update(env)
+    os.environ[REPORT_VARIABLE] = reports
+
+
+def enter(folder: str) -> None:
+    """Run in a folder, and import from it; nowhere else, where there is none."""
+    if folder:
+        os.chdir(folder)
+        import_from(folder)
 
 
 def set_threads(threads: str) -> None:

@@ -1,0 +1,1 @@
+"""Items in the driver's own process, one at a time: for debuggers. Nothing is isolated."""
