@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shoal.cli.quick import RunRequest, read_run
 from shoal.cli.starting import run_command
 
-NAMES = ("file", "cluster", "sets", "limit", "as_json", "inline")
+NAMES = ("file", "cluster", "sets", "limit", "as_json", "inline", "plan")
 
 
 def by_click(arguments: list[str]) -> RunRequest | None:
@@ -27,6 +27,7 @@ def by_click(arguments: list[str]) -> RunRequest | None:
         (["run", "a.yaml"], RunRequest("a.yaml")),
         (["run", "a.yaml", "--json"], RunRequest("a.yaml", as_json=True)),
         (["run", "--inline", "a.yaml"], RunRequest("a.yaml", inline=True)),
+        (["run", "--plan=p.json", "a.yaml"], RunRequest("a.yaml", plan="p.json")),
         (["run", "--limit", "3", "a.yaml"], RunRequest("a.yaml", limit=3)),
         (["run", "--cluster=c.yaml", "a.yaml"], RunRequest("a.yaml", "c.yaml")),
         (["run", "a", "--set", "x=1", "--set=y=2=3"], RunRequest("a", sets=("x=1", "y=2=3"))),

@@ -140,7 +140,7 @@ def test_workers_without_room_go_until_the_others_have_enough_and_nobody_is_blam
 
 def test_a_few_workers_of_a_node_are_spread_over_its_gpus() -> None:
     engine = SimWorld([Node("a", 6, 1 << 30, gpu=2)], lambda *_: Behaviour(1.0)).connect()
-    crew = Crew(engine, Factory("sim:x"), Need(gpu=0.33), None)
+    crew = Crew(engine, Factory("sim:x"), Need(gpu=0.33), Policy())
     for number in range(6):  # Places are given on one GPU until it is full.
         device = str(number // 3)
         member = Member(number, Place(number, "a", Need(gpu=0.33), (device,)), 0.0)
@@ -156,7 +156,7 @@ def test_a_few_workers_of_a_node_are_spread_over_its_gpus() -> None:
 def test_who_is_at_work_counts_until_it_is_gone() -> None:
     """Otherwise another one would load its model beside it."""
     engine = SimWorld([Node("a", 2, 1 << 30)], lambda *_: Behaviour(1.0)).connect()
-    crew = Crew(engine, Factory("sim:x"), Need(), None)
+    crew = Crew(engine, Factory("sim:x"), Need(), Policy())
     busy, idle = (Member(number, Place(number, "a", Need()), 0.0) for number in (1, 2))
     for member in (busy, idle):
         member.ready_at = 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from shoal.api.machines import Machines, machines
 from shoal.api.reading import run_to_change
 from shoal.api.session import STOP_FILE, Session, all_items, summarize
 from shoal.api.summary import Summary
-from shoal.api.workloads import Prepared
+from shoal.api.workloads import Prepared, Target
 from shoal.cluster.base import Tell
 from shoal.cluster.here import Here
 from shoal.engine import fitting
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 STOP_PATIENCE_S = 30.0
 
-Target = str | os.PathLike[str] | Callable[..., Any]
-
 
 def run(
     target: Target,
@@ -49,21 +47,27 @@ def run(
     limit: int | None = None,
     display: bool = True,
     inline: bool = False,
+    plan: str | None = None,
     **settings: Any,
 ) -> Run:
     """Run a workload file, or a function once per row, and wait for the end.
 
     `shoal.run("sweep.yaml")`, or `shoal.run(train, [{"lr": 0.1}, {"lr": 0.01}], retries=1)`. Ctrl-C stops it
     cleanly. A run that ended with failures is returned like any other: look at `.state`. With `inline`, items run in
-    this thread, one at a time, so that debuggers work; there is no display then.
+    this thread, one at a time, so that debuggers work; there is no display then. `plan` is a file that `shoal plan
+    --json` printed, which the run follows.
     """
     if inline:
         from shoal.api.handle import Run
 
         here = Here()
-        prepared = _prepared(target, rows, sets, limit, settings, here, inline=True)
-        return Run.in_this_thread(lambda: new_session(prepared, machines(cluster, inline=True), here))
-    handle = start(target, rows, cluster=cluster, sets=sets, limit=limit, display=display, **settings)
+        prepared = workloads.prepared(target, rows, sets, limit, settings, here.folder, inline=True)
+        return Run.in_this_thread(
+            lambda: new_session(prepared, machines(cluster, inline=True), here, plan=plan)
+        )
+    handle = start(
+        target, rows, cluster=cluster, sets=sets, limit=limit, display=display, plan=plan, **settings
+    )
     handle.wait()
     return handle
 
@@ -76,6 +80,7 @@ def start(
     sets: Sequence[str] = (),
     limit: int | None = None,
     display: bool = False,
+    plan: str | None = None,
     **settings: Any,
 ) -> Run:
     """Like `run`, but returns at once: `for row in run.results(): ...` gives rows as trials finish."""
@@ -83,43 +88,11 @@ def start(
     from shoal.api.handle import Run
 
     here = Here()
-    prepared = _prepared(target, rows, sets, limit, settings, here)
-    handle = Run.begin(lambda: new_session(prepared, machines(cluster), here))
+    prepared = workloads.prepared(target, rows, sets, limit, settings, here.folder)
+    handle = Run.begin(lambda: new_session(prepared, machines(cluster), here, plan=plan))
     if display:
         handle.show(display_for_python(handle))
     return handle
-
-
-def _prepared(
-    target: Target,
-    rows: Iterable[Mapping[str, Any]] | None,
-    sets: Sequence[str],
-    limit: int | None,
-    settings: Mapping[str, Any],
-    here: Here,
-    *,
-    inline: bool = False,
-) -> Prepared:
-    """What is to be run, checked."""
-    if callable(target):
-        from shoal.api import functions
-
-        return functions.from_function(target, rows, settings, here.folder, limit, inline=inline)
-    if not isinstance(target, str | os.PathLike):
-        raise SpecError(
-            f"Expected a workload file or a function, found a {type(target).__name__}.",
-            hint='shoal.run("sweep.yaml"), or shoal.run(function, rows).',
-        )
-    _refuse_settings(rows, settings)
-    return workloads.from_file(os.fspath(target), sets, limit, inline=inline)
-
-
-def _refuse_settings(rows: object, settings: Mapping[str, Any]) -> None:
-    if rows is not None or settings:
-        raise SpecError(
-            "Rows and settings go with a function, not with a workload file.",
-            hint="Write them into the file, or pass sets=['limits.retries=1'].",
-        )
 
 
 def new_session(
@@ -128,11 +101,20 @@ def new_session(
     here: Here,
     watcher: Watcher | None = None,
     run_id: str | None = None,
+    plan: str | None = None,
 ) -> Session:
-    """A new run of a prepared workload, ready to be driven. Nothing is made before everything is known to fit."""
+    """A new run of a prepared workload, ready to be driven. Nothing is made before everything is known to fit.
+
+    `plan` is the file of a saved plan, to be followed.
+    """
     _ensure_possible(prepared.job, where)
     home = home_for_new_runs(here.folder, here.environment)
     plan_ = _plan(prepared, where, home)
+    if plan is not None:
+        from shoal.api import saved_plan
+
+        prepared, plan_ = saved_plan.follow(plan, prepared, where, plan_)
+        prepared.job.fit(where.nodes, here=where.here)
     where.ready(prepared.job.need)
     try:
         packages.equip(prepared.job, where)
@@ -339,12 +321,24 @@ def stop(run: str) -> str:
 
 
 def plan(
-    target: str, *, cluster: str | None = None, sets: Sequence[str] = (), limit: int | None = None
+    target: str,
+    *,
+    cluster: str | None = None,
+    sets: Sequence[str] = (),
+    limit: int | None = None,
+    to_save: bool = False,
 ) -> Plan:
-    """What would happen, why, and how long it would take. Starts nothing."""
-    prepared = workloads.from_file(target, sets, limit)
-    here = Here()
-    return _plan(prepared, machines(cluster), home_for_new_runs(here.folder, here.environment))
+    """What would happen, why, and how long it would take. Starts nothing.
+
+    `to_save` also looks at all inputs and tells what the plan is made for, so that a run can follow it later.
+    """
+    prepared, where, here = workloads.from_file(target, sets, limit), machines(cluster), Here()
+    found = _plan(prepared, where, home_for_new_runs(here.folder, here.environment))
+    if not to_save:
+        return found
+    from shoal.api.saved_plan import made_for
+
+    return found._replace(made_for=made_for(prepared, where))
 
 
 def _plan(prepared: Prepared, where: Machines, home: str) -> Plan:
@@ -355,7 +349,13 @@ def _plan(prepared: Prepared, where: Machines, home: str) -> Plan:
     nodes = where.at_first(need)
     profile, learned = recall(home, job.fingerprint), recall_learned(home, job.fingerprint)
     made = where.with_growth(job.plan(nodes, fitting.capacity(need, nodes), profile, learned), need)
-    return made._replace(decisions=(*made.decisions, *packages.decision(prepared.job, where)))
+    first = fitting.spread(made.workers, need, nodes)
+    later = [node for node in where.nodes if node.host not in first]
+    return made._replace(
+        decisions=(*made.decisions, *packages.decision(prepared.job, where)),
+        workers_by_node={**first, **fitting.spread(fitting.capacity(need, later), need, later)},
+        settings=job.settings(),
+    )
 
 
 def check(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) -> Prepared:

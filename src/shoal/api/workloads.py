@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,6 +13,7 @@ from shoal.spec import Workload
 from shoal.work.job import PoolJob
 
 W = TypeVar("W", bound=Workload)
+Target = str | os.PathLike[str] | Callable[..., Any]
 
 
 class Prepared(NamedTuple):
@@ -25,6 +26,38 @@ class Prepared(NamedTuple):
     """The rows of a function run, to be kept with it."""
     pickled: bytes | None = None
     """A function that was sent by value."""
+
+
+def prepared(
+    target: Target,
+    rows: Iterable[Mapping[str, Any]] | None,
+    sets: Sequence[str],
+    limit: int | None,
+    settings: Mapping[str, Any],
+    folder: str,
+    *,
+    inline: bool = False,
+) -> Prepared:
+    """What is to be run, checked; a function that cannot be imported runs in `folder`."""
+    if callable(target):
+        from shoal.api import functions
+
+        return functions.from_function(target, rows, settings, folder, limit, inline=inline)
+    if not isinstance(target, str | os.PathLike):
+        raise SpecError(
+            f"Expected a workload file or a function, found a {type(target).__name__}.",
+            hint='shoal.run("sweep.yaml"), or shoal.run(function, rows).',
+        )
+    _refuse_settings(rows, settings)
+    return from_file(os.fspath(target), sets, limit, inline=inline)
+
+
+def _refuse_settings(rows: object, settings: Mapping[str, Any]) -> None:
+    if rows is not None or settings:
+        raise SpecError(
+            "Rows and settings go with a function, not with a workload file.",
+            hint="Write them into the file, or pass sets=['limits.retries=1'].",
+        )
 
 
 def from_file(
@@ -64,16 +97,22 @@ def what_runs(spec: Workload) -> str:
     return ", ".join(f"{name} {value}" for name, value in named if value is not None)
 
 
-def job_of(spec: Workload, *, limit: int | None = None, pickle: str | None = None) -> PoolJob:
-    """The job of a spec, by its kind."""
+def job_of(
+    spec: Workload,
+    *,
+    limit: int | None = None,
+    pickle: str | None = None,
+    ceiling: Mapping[str, int] | None = None,
+) -> PoolJob:
+    """The job of a spec, by its kind; with at most as many workers on each node as `ceiling` says."""
     from shoal.spec import Infer, Sweep
 
     if isinstance(spec, Sweep):
         from shoal.work.sweep.job import prepare
 
-        return prepare(spec, limit=limit, pickle=pickle)
+        return prepare(spec, limit=limit, pickle=pickle, ceiling=ceiling)
     if isinstance(spec, Infer):
         from shoal.work.infer.job import prepare as prepare_infer
 
-        return prepare_infer(spec, limit=limit)
+        return prepare_infer(spec, limit=limit, ceiling=ceiling)
     raise AssertionError(f"no module for kind {spec.kind!r}")

@@ -26,6 +26,15 @@ def detach(file: str, cluster: str | None, sets: Sequence[str], limit: int | Non
     return 0
 
 
+def refuse_plan(plan: str | None) -> None:
+    """A plan does not travel."""
+    if plan is not None:
+        raise SpecError(
+            "A run that is handed to its cluster cannot follow a saved plan: it plans there.",
+            hint="Leave out --plan; `--set` can pin settings.",
+        )
+
+
 def detach_and_follow(file: str, cluster: str, sets: Sequence[str], limit: int | None, as_json: bool) -> int:
     """Hand a workload to a cluster that is driven from inside, and stay with it; the exit code."""
     from shoal.api import detaching

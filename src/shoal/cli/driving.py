@@ -24,6 +24,7 @@ def run(
     limit: int | None,
     as_json: bool,
     inline: bool = False,
+    plan: str | None = None,
     run_id: str | None = None,
 ) -> int:
     """Run a workload file; the exit code."""
@@ -38,13 +39,15 @@ def run(
         if must_be_detached(cluster):
             from shoal.cli import detached
 
+            detached.refuse_plan(plan)
             return detached.detach_and_follow(file, cluster, sets, limit, as_json)
     prepared = workloads.from_file(file, sets, limit, inline=inline)
     where = machines(cluster, _say, inline=inline)
     where.ensure_equippable(prepared.job.packages)
     _install(prepared, where)
     with Stopping(as_json=as_json) as stopping:
-        summary = drive(new_session(prepared, where, Here(), run_id=run_id), stopping, inline=inline)
+        session = new_session(prepared, where, Here(), run_id=run_id, plan=plan)
+        summary = drive(session, stopping, inline=inline)
     return tell(summary, as_json)
 
 

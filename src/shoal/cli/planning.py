@@ -83,7 +83,7 @@ def plan_command(
         from shoal.api.probing import probe as measure
 
         _tell_probe(measure(file, cluster=cluster, sets=sets))
-    found = running.plan(file, cluster=cluster, sets=sets)
+    found = running.plan(file, cluster=cluster, sets=sets, to_save=as_json)
     answers: Sequence[tuple[int, Prediction | None]] = ()
     if counts:
         from shoal.api.whatif import whatif

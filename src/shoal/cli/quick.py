@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-VALUED = ("--cluster", "--set", "--limit")
+VALUED = ("--cluster", "--set", "--limit", "--plan")
 
 
 class RunRequest(NamedTuple):
@@ -21,6 +21,7 @@ class RunRequest(NamedTuple):
     limit: int | None = None
     as_json: bool = False
     inline: bool = False
+    plan: str | None = None
 
 
 def read_run(arguments: Sequence[str]) -> RunRequest | None:
@@ -45,9 +46,10 @@ def read_run(arguments: Sequence[str]) -> RunRequest | None:
         return None
     if not all(_is_count(text) for text in limits):
         return None
-    cluster = values["--cluster"][-1] if values["--cluster"] else None
+    cluster, plan = (values[name][-1] if values[name] else None for name in ("--cluster", "--plan"))
     limit = int(limits[-1]) if limits else None
-    return RunRequest(files[0], cluster, tuple(values["--set"]), limit, *flags.values())
+    as_json, inline = flags.values()
+    return RunRequest(files[0], cluster, tuple(values["--set"]), limit, as_json, inline, plan)
 
 
 def _is_count(text: str) -> bool:

@@ -16,6 +16,7 @@ from shoal.errors import SpecError
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Try only the first N items.")
 @click.option("--detach", is_flag=True, help="Hand the run to the cluster, print its id, and return.")
 @click.option("--inline", is_flag=True, help="Run items in this process, one at a time, for a debugger.")
+@click.option("--plan", metavar="FILE", help="Follow a plan that `shoal plan --json` printed.")
 @click.option("--id", "run", metavar="RUN", hidden=True, help="The id that the run gets.")
 @json_option
 def run_command(
@@ -25,6 +26,7 @@ def run_command(
     limit: int | None,
     detach: bool,
     inline: bool,
+    plan: str | None,
     run: str | None,
     as_json: bool,
 ) -> int:
@@ -41,8 +43,9 @@ def run_command(
     if detach:
         from shoal.cli import detached
 
+        detached.refuse_plan(plan)
         return detached.detach(file, cluster, sets, limit, as_json)
-    return driving.run(file, cluster, sets, limit, as_json, inline, run)
+    return driving.run(file, cluster, sets, limit, as_json, inline, plan, run)
 
 
 @click.command("resume")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
 from shoal.errors import CannotPlace
@@ -92,6 +93,21 @@ def _copies(need: Need, node: Node) -> int:
     if need.memory_bytes > 0:
         limits.append(node.memory_bytes / need.memory_bytes)
     return int(min(limits))
+
+
+def spread(workers: int, need: Need, nodes: Iterable[Node]) -> dict[str, int]:
+    """How many of so many workers each node gets: one after the other where the most room is left."""
+    room = {node.host: _copies(need, node) for node in nodes if need.refusal(node) is None}
+    if workers >= sum(room.values()):
+        return room
+    left = [(-count, host) for host, count in room.items()]
+    heapq.heapify(left)
+    found = dict.fromkeys(room, 0)
+    for _ in range(workers):
+        count, host = left[0]
+        heapq.heapreplace(left, (count + 1, host))
+        found[host] += 1
+    return found
 
 
 def ensure_possible(needs: Sequence[Need], nodes: Sequence[Node]) -> None:

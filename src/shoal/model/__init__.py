@@ -21,7 +21,7 @@ from shoal.model.factory import Factory
 from shoal.model.item import Item
 from shoal.model.node import Need, Node, Place
 from shoal.model.outcome import DEPTH, LogSlice, Outcome
-from shoal.model.plan import Decision, ItemPlacement, Plan, Prediction
+from shoal.model.plan import Decision, ItemPlacement, MadeFor, Plan, Prediction
 
 __all__ = [
     "DEPTH",
@@ -38,6 +38,7 @@ __all__ = [
     "ItemsReturned",
     "LeaseRecalled",
     "LogSlice",
+    "MadeFor",
     "Need",
     "Node",
     "NodeJoined",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
@@ -25,7 +26,20 @@ class Prediction(NamedTuple):
     high: float
 
 
+class MadeFor(NamedTuple):
+    """What a plan was made for. A run that follows it has to be of the same."""
+
+    workload: Mapping[str, Any]
+    """`file` (a digest of the workload file), `sets` and `limit`."""
+    inputs: str | None
+    """Digest of the table, or of the inputs that are there; None where they could not be looked at."""
+    nodes: Mapping[str, Mapping[str, Any]]
+    """By host: `cpu`, `memory_bytes`, `gpu` and `labels`."""
+
+
 class Plan(NamedTuple):
+    """`workers_by_node` and `settings` bind a run that follows the plan; the rest says what is expected, and why."""
+
     kind: str
     name: str
     items: int | None
@@ -33,6 +47,11 @@ class Plan(NamedTuple):
     predicted_seconds: Prediction | None
     decisions: tuple[Decision, ...] = ()
     placements: tuple[ItemPlacement, ...] = ()
+    workers_by_node: Mapping[str, int] = {}
+    """Most workers on each node, by host."""
+    settings: Mapping[str, Any] = {}
+    """What would otherwise be found out, by the key of the workload that pins it; None where it is left open."""
+    made_for: MadeFor | None = None
 
     def document(self) -> dict[str, Any]:
         """The JSON form, as `shoal plan --json` prints it."""
@@ -45,4 +64,7 @@ class Plan(NamedTuple):
             "predicted_seconds": prediction._asdict() if prediction else None,
             "decisions": [decision._asdict() for decision in self.decisions],
             "placements": [placement._asdict() for placement in self.placements],
+            "workers_by_node": dict(self.workers_by_node),
+            "settings": dict(self.settings),
+            "made_for": self.made_for._asdict() if self.made_for else None,
         }

@@ -63,6 +63,14 @@ class Hooks:
         `here` says that they are this machine: workers have what is installed where Shoal runs.
         """
 
+    def inputs(self) -> str:
+        """What its items are made from, beside the workload file, as a digest. Reads or lists all of it."""
+        return ""
+
+    def settings(self) -> Mapping[str, Any]:
+        """What a plan may pin, by the key of the workload; None where it is found out while it runs."""
+        return {}
+
     def predict(self, node: Node, count: int, learned: Learned) -> Prediction:
         """How long it takes on so many nodes like this one. For kinds without a `total`: they cut items as they go.
 
@@ -175,6 +183,10 @@ class PoolJob(Protocol):
     # As in `Hooks`.
 
     def fit(self, nodes: Sequence[Node], *, here: bool = True) -> None: ...
+
+    def inputs(self) -> str: ...
+
+    def settings(self) -> Mapping[str, Any]: ...
 
     def predict(self, node: Node, count: int, learned: Learned) -> Prediction: ...
 

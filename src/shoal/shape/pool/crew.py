@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterator
 
 from shoal.engine.base import Engine
 from shoal.errors import EngineError, SpecError
@@ -18,6 +18,7 @@ from shoal.model import (
     WorkerLost,
     WorkerReady,
 )
+from shoal.shape.pool.ceiling import Ceiling
 from shoal.shape.pool.values import Policy, WorkerUse
 from shoal.units import format_seconds
 
@@ -120,12 +121,14 @@ class Member:
 class Crew:
     """Keeps as many workers as there is use and room for."""
 
-    def __init__(self, engine: Engine, factory: Factory, need: Need, concurrent: int | None) -> None:
+    def __init__(self, engine: Engine, factory: Factory, need: Need, policy: Policy) -> None:
         self._engine = engine
         self._factory = factory
         self._need = need
-        self._concurrent = concurrent
-        self._pending: deque[int] = deque()
+        self._concurrent = policy.concurrent
+        self._ceiling = Ceiling(engine, need, policy.ceiling)
+        self._pending: dict[int, str | None] = {}
+        """Reservations that wait, and the host that each is for, where it has to be one."""
         self._held: list[Place] = []
         """Places whose workers wait until the first worker of their node has done something."""
         self.start_failures = 0
@@ -138,7 +141,7 @@ class Crew:
 
     def limit(self) -> int:
         """Most workers there may be."""
-        most = self._engine.capacity(self._need)
+        most = self._ceiling.capacity()
         return most if self._concurrent is None else min(most, self._concurrent)
 
     def grow(self, useful: int) -> None:
@@ -156,15 +159,21 @@ class Crew:
             self._no_room(useful)
             return
         while len(self._pending) > max(0, wanted):
-            self._engine.cancel_reservation(self._pending.pop())
-        while len(self._pending) < wanted:
-            reservation = self._engine.reserve([self._need], None)
+            self._engine.cancel_reservation(self._pending.popitem()[0])
+        while len(self._pending) < wanted and (need := self._ceiling.next_need(self._hosts())) is not None:
+            reservation = self._engine.reserve([need], None)
             if not reservation.places:
-                self._pending.append(reservation.id)
+                self._pending[reservation.id] = need.node
                 continue
             wanted -= 1
             for place in reservation.places:
                 self._spawn(place)
+
+    def _hosts(self) -> Iterator[str | None]:
+        """Where workers are, or will be."""
+        yield from (member.node for member in self.members.values())
+        yield from (place.host for place in self._held)
+        yield from self._pending.values()
 
     def _no_room(self, useful: int) -> None:
         """No node that is alive could hold a worker: an error at first, but lost nodes may come back."""
@@ -184,13 +193,12 @@ class Crew:
             for place in event.places:
                 self._engine.release(place)
             return
-        self._pending.remove(event.reservation)
+        del self._pending[event.reservation]
         for place in event.places:
             self._spawn(place)
 
     def refused(self, event: Refused) -> None:
-        if event.reservation in self._pending:
-            self._pending.remove(event.reservation)
+        self._pending.pop(event.reservation, None)
 
     def _spawn(self, place: Place) -> None:
         if self._is_first_still_starting(place.host):
@@ -282,7 +290,7 @@ class Crew:
 
     def abandon_reservations(self) -> None:
         while self._pending:
-            self._engine.cancel_reservation(self._pending.pop())
+            self._engine.cancel_reservation(self._pending.popitem()[0])
         while self._held:
             self._engine.release(self._held.pop())
 

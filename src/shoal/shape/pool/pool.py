@@ -70,7 +70,7 @@ class Pool:
         self._durations = durations if durations is not None else Durations()
         self._watcher = watcher
         self._guide = guide
-        self._crew = Crew(engine, factory, need, policy.concurrent)
+        self._crew = Crew(engine, factory, need, policy)
         self._ready = ReadyQueue(self._durations.expect)
         self._recording = Recording(journal, policy.commit_s, self._ready, watcher, now)
         self._supply = Supply(source, resumed, self._ready, self._recording)

@@ -15,6 +15,8 @@ class Policy(NamedTuple):
     timeout_s: float | None = None
     concurrent: int | None = None
     """Most items that run at the same time."""
+    ceiling: Mapping[str, int] | None = None
+    """Most workers on each node, by host, and none on others; None: as many as there is room for."""
     stop_after: int | None = None
     """Stop the run when this many items have failed."""
     grace_s: float = 5.0

@@ -25,6 +25,7 @@ from shoal.work.infer.base import Models
 from shoal.work.infer.driving import address, is_alive
 from shoal.work.infer.fingerprint import fingerprint, made_of
 from shoal.work.infer.inputs import Listing, listing
+from shoal.work.infer.inputs.places import digest_of
 from shoal.work.infer.items import COUNT, FACTS, LIST
 from shoal.work.infer.models import models
 from shoal.work.infer.models.installed import is_installed, knows_cuda
@@ -41,14 +42,14 @@ ANOTHER_MODEL = (
 )
 
 
-def prepare(spec: Infer, *, limit: int | None = None) -> InferJob:
+def prepare(spec: Infer, *, limit: int | None = None, ceiling: Mapping[str, int] | None = None) -> InferJob:
     """Check everything that can be known to be wrong, all at once."""
     from shoal.work.infer.checking import check
 
     problems = [*check(spec), *read_requirements(spec.requirements, spec.folder)[1]]
     if problems:
         raise several(problems)
-    return InferJob(spec, limit)
+    return InferJob(spec, limit, ceiling)
 
 
 class InferJob(Hooks):
@@ -56,7 +57,7 @@ class InferJob(Hooks):
 
     kind = "infer"
 
-    def __init__(self, spec: Infer, limit: int | None) -> None:
+    def __init__(self, spec: Infer, limit: int | None, ceiling: Mapping[str, int] | None = None) -> None:
         self.spec = spec
         self.name = spec.name
         self.limit = limit
@@ -77,6 +78,7 @@ class InferJob(Hooks):
             timeouts_count_as_crashes=True,  # One input hangs, and is found like one that kills workers.
             timeout_since_report=True,  # How long an item takes is for Shoal to choose; that it gets on is not.
             concurrent=limits.concurrent,
+            ceiling=ceiling,
             stop_after=limits.stop_after,
         )
         self.failures = limits.failures
@@ -123,6 +125,15 @@ class InferJob(Hooks):
         if with_gpu:
             shares = [node.gpu / max(1, node.cpu // self.need.cpu) for node in with_gpu]
             self.need = self.need._replace(gpu=min(1.0, int(min(shares) * 1e4) / 1e4))
+
+    def inputs(self) -> str:
+        return digest_of(self.spec.input, self.spec.folder)
+
+    def settings(self) -> Mapping[str, Any]:
+        tune = self.spec.tune
+        pinned = {"batch": tune.batch, "workers": tune.workers, "threads": tune.threads}
+        runtime = None if tune.runtime == "auto" else tune.runtime
+        return {f"tune.{name}": value for name, value in {**pinned, "runtime": runtime}.items()}
 
     @property
     def library(self) -> str | None:

@@ -24,7 +24,13 @@ COMMAND_TRIAL = "shoal.work.sweep.trial:CommandTrial"
 WORKLOAD_TRIAL = "shoal.work.sweep.workload_trial:WorkloadTrial"
 
 
-def prepare(spec: Sweep, *, limit: int | None = None, pickle: str | None = None) -> SweepJob:
+def prepare(
+    spec: Sweep,
+    *,
+    limit: int | None = None,
+    pickle: str | None = None,
+    ceiling: Mapping[str, int] | None = None,
+) -> SweepJob:
     """Check everything that can be known to be wrong, all at once. `pickle` is a function sent by value."""
     from shoal.work.sweep.checking import check
 
@@ -42,7 +48,7 @@ def prepare(spec: Sweep, *, limit: int | None = None, pickle: str | None = None)
     problems += read_requirements(spec.requirements, spec.folder)[1]
     if problems:
         raise several(problems)
-    return SweepJob(spec, rows, limit, pickle)
+    return SweepJob(spec, rows, limit, pickle, ceiling)
 
 
 def _rows(spec: Sweep) -> Rows | None:
@@ -60,7 +66,14 @@ class SweepJob(Hooks):
 
     kind = "sweep"
 
-    def __init__(self, spec: Sweep, rows: Rows | None, limit: int | None, pickle: str | None) -> None:
+    def __init__(
+        self,
+        spec: Sweep,
+        rows: Rows | None,
+        limit: int | None,
+        pickle: str | None,
+        ceiling: Mapping[str, int] | None = None,
+    ) -> None:
         self.spec = spec
         self.name = spec.name
         self.rows = rows
@@ -79,6 +92,7 @@ class SweepJob(Hooks):
             retries=limits.retries,
             timeout_s=limits.timeout_s,
             concurrent=limits.concurrent,
+            ceiling=ceiling,
             stop_after=limits.stop_after,
         )
         self.failures = limits.failures
@@ -106,6 +120,9 @@ class SweepJob(Hooks):
         if self.spec.whole_node and fitting:
             largest = max(fitting, key=lambda node: (node.cpu, node.gpu))
             self.need = self._asked._replace(cpu=largest.cpu, gpu=self._asked.gpu or largest.gpu)
+
+    def inputs(self) -> str:
+        return self.rows.digest() if isinstance(self.rows, TableRows) else ""
 
     def local_paths(self) -> Mapping[str, str]:
         """The folder of the workload travels to the nodes; a workload beside it does not."""

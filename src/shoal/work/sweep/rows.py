@@ -9,6 +9,7 @@ from typing import Any
 
 from shoal.model import Item, Outcome
 from shoal.spec.cell import Cell
+from shoal.work.digest import digest
 from shoal.work.job import Past
 from shoal.work.sweep.items import content_of, make_item, numbered
 from shoal.work.sweep.table import Table
@@ -45,6 +46,10 @@ class TableRows(Rows):
 
     def once(self) -> Iterator[Sequence[Cell]]:
         return self._table.rows()
+
+    def digest(self) -> str:
+        """Another one where a row is another one, or stands elsewhere."""
+        return digest(" ".join([*self.columns, *(content_of(self.columns, row) for row in self.once())]))
 
 
 class GridRows(Rows):

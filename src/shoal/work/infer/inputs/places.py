@@ -78,6 +78,15 @@ def mark_of(entry: Entry) -> str:
     return blake2b(f"{entry.size_bytes} {stamp}".encode(), digest_size=6).hexdigest()
 
 
+def digest_of(input_: Input, folder: str) -> str:
+    """Another one where a file of the input is another one, in whatever order they come. Lists them all."""
+    total = 0
+    for entry in found_at(input_, folder)[1]:
+        text = f"{entry.key} {mark_of(entry)}".encode("utf-8", "surrogateescape")
+        total += int.from_bytes(blake2b(text, digest_size=8).digest())
+    return f"{total % 2**64:016x}"
+
+
 def text_of(name: str) -> str:
     """This text, with what cannot be encoded written out."""
     try:
