@@ -12,7 +12,8 @@ from shoal.engine.sim import Behaviour, Fault, NodeDies, SimWorld, Startup, Work
 from shoal.errors import CannotPlace, EngineError, SpecError, StoreError
 from shoal.model import Factory, Item, Need, Node, Outcome
 from shoal.plan.prediction import lower_bound
-from shoal.shape.pool import Ended, Policy, Pool, Progress, Source
+from shoal.shape.base import Ended, Policy, Progress
+from shoal.shape.pool import Lane, Pool, Source
 from shoal.store import MemoryJournal
 from shoal.store.records import ItemRecord
 
@@ -82,10 +83,8 @@ class Bench:
         self.pool = Pool(
             self.engine,
             self.journal,
-            Factory("sim:x"),
-            Need(),
+            [Lane(Factory("sim:x"), Need(), policy or Policy())],
             source or Listed(work),
-            policy or Policy(),
             watcher=self,
         )
         self.durable_at: dict[int, float] = {}
@@ -261,7 +260,7 @@ def test_stopping_ends_what_runs_and_keeps_the_rest_for_later() -> None:
 def test_stop_after_so_many_failures() -> None:
     bench = Bench(items(*[1.0] * 20, fails=9), Policy(stop_after=3))
     records = bench.run()
-    assert bench.pool.stopped_by_failures
+    assert bench.pool.verdict() == "failed"
     assert 3 <= sum(record.state == "failed" for record in records.values()) <= 4
 
 
@@ -322,7 +321,7 @@ def test_workers_that_miss_a_package_end_the_run_at_the_first_and_the_request_wa
 
 def test_what_can_never_be_placed_is_refused_at_once() -> None:
     world = SimWorld([Node("a", 1, 1 << 30)], by_params)
-    pool = Pool(world.connect(), MemoryJournal(), Factory("sim:x"), Need(cpu=4), Listed(items(1.0)), Policy())
+    pool = Pool(world.connect(), MemoryJournal(), [Lane(Factory("sim:x"), Need(cpu=4))], Listed(items(1.0)))
     with pytest.raises(CannotPlace, match="has 1 CPU, needs 4"):
         pool.run()
     assert world.now() == 0
@@ -350,7 +349,7 @@ class FullDisk(MemoryJournal):
 def test_a_full_disk_pauses_the_run_and_ends_it_when_it_lasts(until: float, ends_well: bool) -> None:
     bench = Bench(items(*[0.5] * 20))
     journal = FullDisk(bench.world.now, until)
-    pool = Pool(bench.engine, journal, Factory("sim:x"), Need(), Listed(items(*[0.5] * 20)), Policy())
+    pool = Pool(bench.engine, journal, [Lane(Factory("sim:x"), Need())], Listed(items(*[0.5] * 20)))
     if ends_well:
         pool.run()
         assert journal.counts()["done"] == 20
@@ -407,7 +406,7 @@ def test_an_answer_to_a_driver_that_died_is_not_taken_for_an_answer_to_the_next(
     bench.world.crash(bench.engine)
     bench.journal.crash()
     engine = bench.world.connect(inherit=bench.engine)
-    pool = Pool(engine, bench.journal, Factory("sim:x"), Need(), Listed(items(2.0)), Policy())
+    pool = Pool(engine, bench.journal, [Lane(Factory("sim:x"), Need())], Listed(items(2.0)))
     pool.run()
     assert pool.fenced >= 1
     assert bench.world.now() >= 3.9, "the first driver's attempt was taken for the second's"

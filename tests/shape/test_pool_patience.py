@@ -10,7 +10,7 @@ from shape.test_pool import Bench, by_params, items
 from shoal.engine.sim import Duplicate, NodeDies, SimWorld, Startup
 from shoal.errors import CannotPlace
 from shoal.model import Node
-from shoal.shape.pool import Policy
+from shoal.shape.base import Policy
 
 ONE = (Node("a", 1, 1 << 30),)
 BAD = Startup(0.01, error="ZeroDivisionError: division by zero")

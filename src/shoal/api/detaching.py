@@ -44,8 +44,8 @@ def detach(file: str, cluster: str, sets: Sequence[str], limit: int | None, tell
     """Hand a workload to a cluster. Returns once it has begun there, or is sure to."""
     prepared = workloads.from_file(file, sets, limit)
     where = machines(cluster)
-    where.ensure_room(prepared.job.need)
-    where.ensure_shippable(prepared.job.factory.folder)
+    where.ensure_room(prepared.job.asks())
+    where.ensure_shippable(prepared.job.folder)
     provider = _provider(cluster)
     here = Here()
     home = home_for_new_runs(here.folder, here.environment)

@@ -12,7 +12,7 @@ from shoal.api.display import Display
 from shoal.api.session import Session, read_only
 from shoal.api.summary import Summary
 from shoal.errors import ClusterLost
-from shoal.shape.pool import Ended, Progress, Watcher
+from shoal.shape.base import Ended, Progress, Watcher
 from shoal.store import RunStore
 
 

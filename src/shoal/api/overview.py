@@ -12,7 +12,7 @@ from shoal.api.reading import open_run
 from shoal.api.trials import Trials, trials
 from shoal.cluster.here import Here
 from shoal.plan.usl import Usl
-from shoal.shape.pool import WorkerUse
+from shoal.shape.base import WorkerUse
 from shoal.store import RunInfo, RunStore
 
 MOST_REASONS = 1000

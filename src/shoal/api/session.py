@@ -1,4 +1,4 @@
-"""One driver at work on one run: store, engine and pool put together, and taken apart again whatever happens."""
+"""One driver at work on one run: store, engine and shape put together, and taken apart again whatever happens."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from shoal.errors import ClusterLost, FileError, ShoalError, StoreError, TakenOv
 from shoal.files.suspension import suspended_at
 from shoal.model import Item, Outcome
 from shoal.plan.durations import Durations
-from shoal.shape.pool import Ended, Pool, Progress, Watcher, WorkerUse
+from shoal.shape.base import Ended, Progress, Watcher, WorkerUse, drive
 from shoal.store import RunInfo, RunStore
 from shoal.store.driver import BEAT_S, Driver
 from shoal.store.learned import recall_learned, remember_learned
 from shoal.store.profiles import recall, remember
-from shoal.work.job import Conclusion, Learned, Past, PoolJob, Recorded
+from shoal.work.job import Conclusion, Job, Learned, Past, Recorded, Setting
 
 STOP_FILE = "stop"
 LOOK_S = 0.25
@@ -34,7 +34,7 @@ class Session:
     def __init__(
         self,
         store: RunStore,
-        job: PoolJob,
+        job: Job,
         machines: Machines,
         here: Here,
         *,
@@ -75,21 +75,20 @@ class Session:
         waiting = self._waiting() if past.waiting else iter(())
         if (results := job.results()) is not None:
             store.put("results", results)
-        self._engine = machines.engine(store.folder, job.factory.folder, str(self._turn.number))
+        self._engine = machines.engine(store.folder, job.folder, str(self._turn.number))
         try:
-            self._pool = Pool(
-                self._engine,
-                store.journal(),
-                job.factory._replace(env={**job.factory.env, "SHOAL_RUN": store.run}),
-                job.need,
-                job.source(past),
-                job.policy,
-                resumed=waiting,
-                durations=self._durations(),
-                watcher=self._watchers,
-                guide=job.guide(self._engine.nodes),
+            self._shape = job.shape(
+                Setting(
+                    self._engine,
+                    store.journal(),
+                    {"SHOAL_RUN": store.run},
+                    past,
+                    waiting,
+                    self._durations(),
+                    self._watchers,
+                )
             )
-            self._growing = machines.growing(job.need, self._engine.nodes)
+            self._growing = machines.growing(job.asks(), self._engine.nodes)
             weight = job.weight()
             if self._growing is not None and weight is not None:
                 self._growing.measure(weight)
@@ -107,7 +106,7 @@ class Session:
         self._watchers.add(watcher)
 
     def stop(self) -> None:
-        self._pool.stop()
+        self._shape.stop()
 
     def drive(self) -> Summary:
         """Run until everything has ended or `stop` was called; then the results are written and the lock is free.
@@ -128,7 +127,7 @@ class Session:
 
     def _drive(self) -> Summary:
         try:
-            self._pool.run()
+            drive(self._shape)
         except TakenOver:
             self._engine.close()
             raise
@@ -168,7 +167,7 @@ class Session:
         finally:
             self._machines.close()
 
-    # A watcher of its own pool.
+    # A watcher of its own shape.
 
     def durable(self, ended: Sequence[Ended]) -> None:
         """Nothing: the store has them."""
@@ -184,7 +183,7 @@ class Session:
             self._next_beat = progress.now + BEAT_S
             self._beat()
         if os.path.exists(self._stop_file):
-            self._pool.stop()
+            self._shape.stop()
 
     def _beat(self) -> None:
         try:
@@ -247,7 +246,7 @@ class Session:
 
     def _interrupt(self, error: ClusterLost) -> None:
         """The cluster is gone, the driver is not: all that was heard is kept, and the rest can be resumed."""
-        self._pool.abandon(str(error))
+        self._shape.abandon(str(error))
         try:
             self.store.journal().commit()
             self.store.write_results()
@@ -267,11 +266,11 @@ class Session:
         now = self._here.now()
         with suppress(*UNSEEN):  # Who publishes something asks again, and does not go on unseen.
             self._turn.ensure()
-        self.store.journal().commit()  # Items that are no longer asked for never went through the pool.
+        self.store.journal().commit()  # Items that are no longer asked for never went through the shape.
         counts = self.store.counts()
         conclusion = self._conclude()
         state = self._state(counts, conclusion)
-        self.store.put("workers", [use._asdict() for use in self._pool.worker_uses()])
+        self.store.put("workers", [use._asdict() for use in self._shape.worker_uses()])
         if self._growing is not None:
             self.store.put("scaling", self._growing.changes)
         self._tidy()
@@ -283,7 +282,7 @@ class Session:
                 self.job.tidy(self._turn)
         self._learn(now)
         remember_learned(self.store.home, self.job.fingerprint, conclusion.learned, now=now)
-        return summarize(self.store, workers=self._pool.worker_uses())
+        return summarize(self.store, workers=self._shape.worker_uses())
 
     def _conclude(self) -> Conclusion:
         """What the kind has to say, kept with the run."""
@@ -298,10 +297,9 @@ class Session:
         return conclusion
 
     def _state(self, counts: Any, conclusion: Conclusion) -> str:
-        if self._pool.stopped_by_failures:
-            return "failed"  # However many failures are allowed: not everything was tried.
-        if self._pool.stopping:
-            return "stopped"
+        verdict = self._shape.verdict()
+        if verdict is not None:
+            return verdict  # However many failures are allowed: not everything was tried.
         failed = conclusion.failed or counts.get("failed", 0) > self.job.failures
         return "failed" if failed else "succeeded"
 
@@ -318,7 +316,7 @@ class Session:
 
     def _learn(self, now: float) -> None:
         measured = ((content, seconds) for content, _, seconds, _ in self.store.durations() if content)
-        uses = self._pool.worker_uses()
+        uses = self._shape.worker_uses()
         startup = sum(use.startup_s for use in uses) / len(uses) if uses else None
         remember(self.store.home, self.job.fingerprint, "machine", measured, now=now, startup_s=startup)
 

@@ -19,12 +19,13 @@ from shoal.model.event import (
 )
 from shoal.model.factory import Factory
 from shoal.model.item import Item
-from shoal.model.node import Need, Node, Place
+from shoal.model.node import Asks, Need, Node, Place
 from shoal.model.outcome import DEPTH, LogSlice, Outcome
 from shoal.model.plan import Decision, ItemPlacement, Plan, Prediction
 
 __all__ = [
     "DEPTH",
+    "Asks",
     "Decision",
     "Distance",
     "Event",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 
 class Node(NamedTuple):
@@ -46,6 +46,10 @@ class Need(NamedTuple):
         if self.memory_bytes > node.memory_bytes:
             return f"{node.host}: has {node.memory_bytes >> 20} MiB memory, needs {self.memory_bytes >> 20}"
         return None
+
+
+Asks: TypeAlias = Sequence[Sequence[Need]]
+"""All that a run asks for: groups of needs. Those of a group must fit together, the groups one after the other."""
 
 
 class Place(NamedTuple):

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shoal.api.display import words
-from shoal.shape.pool import Ended, Progress
-from shoal.shape.pool.values import Running
+from shoal.shape.base import Ended, Progress, Running
 from shoal.store import RunInfo
 from shoal.units import format_seconds
 
