@@ -304,10 +304,10 @@ class ShapeContract:
         assert (list(over.running), over.workers, over.waiting, over.counts["done"]) == ([], 0, 0, 8)
 
     def test_where_the_workers_time_went_adds_up(self) -> None:
-        trial = self.trial(work(*[1.0] * 8))
+        trial = self.trial(work(*[1.0] * 8), [WorkerDies(1.5)], retries=1)
         trial.end()
         uses = trial.shape.worker_uses()
         assert {use.node for use in uses} == {node.host for node in self.nodes}
-        assert sum(use.items for use in uses) == 8
-        assert sum(use.work_s for use in uses) == pytest.approx(8.0, abs=0.1)
+        assert sum(use.items for use in uses) == len(trial.world.history) == 9
+        assert sum(use.work_s for use in uses) == pytest.approx(8.5, abs=0.1)
         assert all(use.startup_s == pytest.approx(0.01, abs=0.01) for use in uses)
