@@ -7,14 +7,6 @@ import json
 import pytest
 
 
-def test_ls_lists_runs_with_the_fields_of_the_contract(look, finished):
-    code, out, _ = look("ls", "--json")
-    assert code == 0
-    (run,) = json.loads(out)
-    assert (run["run"], run["kind"], run["state"]) == (finished.run, "sweep", "failed")
-    assert finished.run in look("ls")[1]
-
-
 def test_ls_is_newest_first(shoal, sweep):
     sweep("first", ["ok"])
     sweep("second", ["ok"])
@@ -98,27 +90,6 @@ def test_results_as_a_table_have_every_column_when_piped(look):
         "started",
         "error",
     ]
-
-
-def test_logs_of_an_item_are_its_own_output(look):
-    assert look("logs", "last", "t0002") == (0, "hello from 2\nno luck\n", "")
-    everything = look("logs", "last")[1]
-    assert everything.count("hello from") == 3
-
-
-def test_get_copies_what_an_item_left(shoal, sweep, tmp_path):
-    sweep("files", ["ok"])
-    keep = "import os\nopen(os.path.join(os.environ['SHOAL_ITEM_DIR'], 'model.bin'), 'w').write('weights')\n"
-    trial = tmp_path / "trial.py"
-    trial.write_text(keep + trial.read_text())
-    assert shoal("run", "files.yaml").returncode == 0
-    got = shoal("get", "last", "t0001", "--to", "here")
-    assert got.returncode == 0, got.stderr
-    assert got.stdout == f"{tmp_path / 'here'}\n"
-    assert (tmp_path / "here" / "model.bin").read_text() == "weights"
-    again = shoal("get", "last", "t0001", "--to", "here")
-    assert (again.returncode, again.stdout) == (2, "")
-    assert "--to" in again.stderr
 
 
 def test_rm_removes_several_runs(shoal, sweep):

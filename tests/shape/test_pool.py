@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoal.engine.sim import Behaviour, Fault, NodeDies, SimWorld, Startup, WorkerDies
+from shoal.engine.sim import Behaviour, Fault, NodeDies, SimWorld, Startup
 from shoal.errors import CannotPlace, EngineError, SpecError, StoreError
 from shoal.model import Factory, Item, Need, Node, Outcome
 from shoal.plan.prediction import lower_bound
@@ -105,13 +105,6 @@ class Bench:
         return self.journal.records()
 
 
-def test_every_item_ends_and_is_told_once_it_is_durable() -> None:
-    bench = Bench(items(*[0.1] * 20))
-    records = bench.run()
-    assert [record.state for record in records.values()] == ["done"] * 20
-    assert sorted(bench.durable_at) == list(range(1, 21))
-
-
 def test_a_failed_item_is_tried_again_on_another_worker_up_to_its_retries() -> None:
     bench = Bench(items(0.1, 0.1, 0.1, fails=2), Policy(retries=2))
     records = bench.run()
@@ -138,12 +131,6 @@ def test_a_crash_uses_an_attempt_of_the_running_item_and_of_no_other() -> None:
     assert "crashed" in str(records[21].error)
 
 
-def test_the_loss_of_a_node_uses_no_attempt() -> None:
-    nodes = [Node("a", 1, 1 << 30), Node("b", 1, 1 << 30)]
-    records = Bench(items(*[1.0] * 6), Policy(retries=0), nodes, [NodeDies(1.5, "b")]).run()
-    assert {(record.state, record.item.used) for record in records.values()} == {("done", 1)}
-
-
 def test_a_run_that_lost_all_its_nodes_goes_on_when_one_comes_back() -> None:
     records = Bench(items(*[1.0] * 6), faults=[NodeDies(1.5, "a", back_after=60)]).run()
     assert {record.state for record in records.values()} == {"done"}
@@ -156,15 +143,6 @@ def test_a_hanging_item_is_ended_at_its_timeout_and_the_others_go_on() -> None:
     assert records[4].state == "failed"
     assert records[4].error == "timed out after 5.0s"
     assert sum(record.state == "done" for record in records.values()) == 9
-
-
-def test_an_item_that_ignores_its_end_is_killed_after_the_grace() -> None:
-    work = items(0.1, 0.1)
-    work[0] = work[0]._replace(params={"seconds": 1, "hang": True, "ignores_cancel": True})
-    bench = Bench(work, Policy(timeout_s=5, grace_s=2))
-    records = bench.run()
-    assert records[1].error == "timed out after 5.0s"
-    assert bench.world.now() < 8
 
 
 def late_world(behave: Callable[[Item], Behaviour]) -> SimWorld:
@@ -243,18 +221,6 @@ def test_no_more_items_run_at_once_than_allowed() -> None:
     bench.run()
     runs = sorted(bench.world.history, key=lambda ran: ran.started)
     assert all(later.started >= earlier.ended for earlier, later in pairwise(runs))
-
-
-def test_stopping_ends_what_runs_and_keeps_the_rest_for_later() -> None:
-    bench = Bench(items(*[1.0] * 10))
-    bench.each_moment = lambda progress: bench.pool.stop() if progress.now > 2.5 else None
-    records = bench.run()
-    states = [record.state for record in records.values()]
-    assert states.count("done") == 4
-    assert states.count("stopped") == 2
-    assert states.count("waiting") == 4
-    assert {record.item.used for record in records.values() if record.state == "stopped"} == {0}
-    assert bench.world.now() < 3
 
 
 def test_stop_after_so_many_failures() -> None:
@@ -367,16 +333,6 @@ def test_progress_says_how_long_the_rest_will_take() -> None:
     assert halfway.remaining_s == pytest.approx(10, rel=0.2)
 
 
-def test_where_the_workers_time_went_adds_up() -> None:
-    bench = Bench(items(*[1.0] * 10), faults=[WorkerDies(2.5)], startup=Startup(0.5))
-    bench.run()
-    uses = bench.pool.worker_uses()
-    assert len(uses) == 3
-    assert all(use.startup_s == pytest.approx(0.5, abs=0.01) for use in uses)
-    assert sum(use.items for use in uses) == 10
-    assert sum(use.work_s for use in uses) == pytest.approx(10.0, abs=1.0)
-
-
 def test_a_worker_that_is_leaving_still_counts_against_the_limit() -> None:
     long = Bench(items(*[5.0] * 6), Policy(concurrent=2), [Node("a", 3, 1 << 30)], name="long")
     short = [Bench(items(0.2, 0.2), world=long.world, name=name) for name in ("short", "brief")]
@@ -396,20 +352,6 @@ def test_a_worker_that_is_leaving_still_counts_against_the_limit() -> None:
     for _, change in sorted(changes):
         running += change
         assert running <= 2
-
-
-def test_an_answer_to_a_driver_that_died_is_not_taken_for_an_answer_to_the_next() -> None:
-    """The first driver died before it could record what it handed out: both attempts have the same number."""
-    bench = Bench(items(2.0), policy=Policy(commit_s=60))
-    while bench.world.now() < 1.9:
-        bench.pool.step(0.01)
-    bench.world.crash(bench.engine)
-    bench.journal.crash()
-    engine = bench.world.connect(inherit=bench.engine)
-    pool = Pool(engine, bench.journal, [Lane(Factory("sim:x"), Need())], Listed(items(2.0)))
-    pool.run()
-    assert pool.fenced >= 1
-    assert bench.world.now() >= 3.9, "the first driver's attempt was taken for the second's"
 
 
 def test_a_retry_goes_back_to_the_worker_that_failed_it_when_no_other_comes_free() -> None:

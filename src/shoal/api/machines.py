@@ -111,6 +111,12 @@ class Machines:
         """Say something to the person who waits."""
         self._tell(line)
 
+    def holders(self, run: str) -> Sequence[str]:
+        """The other runs that hold places on these nodes now."""
+        from shoal.engine.local.leases import holders
+
+        return holders(self.scope, run)
+
     def engine(self, root: str, folder: str, session: str) -> Engine:
         """An engine for a run, once `ready`: `root` is the run's folder, `folder` the workload's."""
         from shoal.engine.local.engine import LocalEngine
@@ -126,7 +132,7 @@ def machines(cluster: str | None, tell: Tell = lambda line: None) -> Machines:
     if cluster is None:
         from shoal.cluster import inventory
 
-        return Machines([inventory.this_machine()], "machine")
+        return Machines([inventory.this_machine()], "machine", tell=tell)
     from shoal.api.clusters import is_virtual, load
 
     found, file = load(cluster), os.path.abspath(cluster)

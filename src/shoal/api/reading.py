@@ -89,10 +89,12 @@ def averages(store: RunStore, *, best: int | None = None) -> Averages:
 def logs(run: str, item: str | None = None, *, follow: bool = False) -> Iterator[bytes]:
     """What a run, or one of its items, wrote. With `follow`, goes on until the run has ended."""
     with open_run(run) as store:
-        if item is not None:
-            yield from _item_log(store, item, follow)
-        else:
-            yield from _all_logs(store, follow)
+        yield from logs_of(store, item, follow=follow)
+
+
+def logs_of(store: RunStore, item: str | None, *, follow: bool = False) -> Iterator[bytes]:
+    """The same of a run that is open."""
+    return _all_logs(store, follow) if item is None else _item_log(store, item, follow)
 
 
 def _item_log(store: RunStore, item: str, follow: bool) -> Iterator[bytes]:

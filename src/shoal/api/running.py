@@ -250,6 +250,15 @@ def resume_run(
     return handle
 
 
+def open_run(run: str) -> Run:
+    """A run of before, or one that another process drives: by id, unique prefix, name (its latest), or `last`."""
+    from shoal.api import reading
+    from shoal.api.handle import Run
+
+    with reading.open_run(run) as store:
+        return Run.opened(store.run, store.folder)
+
+
 class _Over(Exception):  # noqa: N818 - not an error: there is nothing left to do
     def __init__(self, summary: Summary) -> None:
         super().__init__(summary.run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -49,6 +49,7 @@ class Session:
         self._resumed = store.turn() > 0
         self._next_look, self._next_beat = 0.0, self._began + BEAT_S
         self._watchers = Watchers([self])
+        self._waits: str | None = None
         self._stop_file = os.path.join(store.folder, STOP_FILE)
         job.begin(store.run, store.home, resumed=self._resumed)
         try:
@@ -182,12 +183,29 @@ class Session:
         if progress.now >= self._next_beat:
             self._next_beat = progress.now + BEAT_S
             self._beat()
+        self._look_for_room(progress)
         if os.path.exists(self._stop_file):
             self._shape.stop()
 
+    def _look_for_room(self, progress: Progress) -> None:
+        """While it has no worker because of others: say what it waits for, and behind whom."""
+        waits = progress.waiting and not progress.workers
+        behind = self._machines.holders(self.store.run) if waits else ()
+        asked = " and ".join(need.words for need in self.job.asks()[0])
+        said = f"{asked}, held by {', '.join(behind)}" if behind else None
+        if said == self._waits:
+            return
+        self._waits = said
+        self._keep(lambda: self.store.put("waits", said))
+        if said is not None:
+            self._machines.tell(f"{self.store.run} waits for {said}")
+
     def _beat(self) -> None:
+        self._keep(lambda: self.store.beat(self._here.now()))
+
+    def _keep(self, write: Callable[[], None]) -> None:
         try:
-            self.store.beat(self._here.now())
+            write()
         except TakenOver:
             raise
         except StoreError:

@@ -86,6 +86,7 @@ def _document(info: RunInfo, store: RunStore, why: bool) -> dict[str, Any]:
     if info.objective is not None:
         document["objective"] = {"metric": info.objective[0], "goal": info.objective[1]}
     document["results"] = store.get("results") or os.path.join(info.folder, "results.csv")
+    document["waits"] = _waits(info, store)
     document["counts"] = info.items
     document["items"] = [_item(record) for record in store.items()]
     if info.kind == "infer":
@@ -96,6 +97,11 @@ def _document(info: RunInfo, store: RunStore, why: bool) -> dict[str, Any]:
             change | {"at": timestamp(change["at"])} for change in store.get("scaling", [])
         ]
     return document
+
+
+def _waits(info: RunInfo, store: RunStore) -> str | None:
+    """What a run that has no worker waits for, and which runs hold it."""
+    return store.get("waits") if info.state == "running" else None
 
 
 def _item(record: ItemRecord) -> dict[str, Any]:
@@ -116,6 +122,8 @@ def _tell(info: RunInfo, store: RunStore) -> None:
     total = "" if info.total is None else f" of {info.total}"
     echo(f"{info.run}: {info.kind} {info.name}, {info.state}")
     echo(f"items: {words.counts(info.items, 'none yet')}{total}")
+    if waits := _waits(info, store):
+        echo(f"waits for: {waits}")
     echo(f"created: {local_time(info.created)}, took {format_seconds(info.seconds)}")
     if info.predicted_seconds is not None:
         echo(f"predicted: {words.prediction(info.predicted_seconds)}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from shoal.units import format_size
+
 
 class Node(NamedTuple):
     """A machine, or a virtual slice of one."""
@@ -31,6 +33,13 @@ class Need(NamedTuple):
     memory_bytes: int = 0
     labels: Mapping[str, str] = {}
     node: str | None = None
+
+    @property
+    def words(self) -> str:
+        """`1 CPU, 2 GPU, 4.0 GiB of memory`: what room it takes."""
+        parts = [f"{self.cpu:g} CPU" if self.cpu else "", f"{self.gpu:g} GPU" if self.gpu else ""]
+        parts.append(f"{format_size(self.memory_bytes)} of memory" if self.memory_bytes else "")
+        return ", ".join(part for part in parts if part)
 
     def refusal(self, node: Node) -> str | None:
         """Why this need can never fit on that node, or None when it can."""

@@ -73,7 +73,7 @@ class LocalEngine(Talking):
         self._session = session
         self._python = python
         self._offset = time.time() - time.monotonic()
-        self._leases = Leases(nodes, scope, table_path())
+        self._leases = Leases(nodes, scope, table_path(), os.path.basename(root))
         self._workers: dict[int, _Worker] = {}
         self._reservations = Reservations(self._leases)
         self._events: list[Event] = []
