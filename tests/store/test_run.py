@@ -138,7 +138,7 @@ def test_the_state_goes_from_queued_to_running_to_an_end(run: RunStore) -> None:
     info = run.info()
     assert (info.state, info.created, info.started, info.ended) == ("succeeded", NOW, NOW + 1, NOW + 11)
     assert info.seconds == 10.0
-    with pytest.raises(ValueError, match="no state"):
+    with pytest.raises(ValueError, match="not a valid RunState"):
         run.set_state("finished", NOW)
 
 

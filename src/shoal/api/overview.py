@@ -19,7 +19,6 @@ MOST_REASONS = 1000
 """Different ones that are told apart; what comes later counts as others."""
 REASONS_SHOWN = 10
 MOST_CHANGES = 50
-ENDED = ("succeeded", "failed", "stopped")
 
 
 class Reason(NamedTuple):
@@ -82,7 +81,7 @@ class Overview(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        return self.info.state in ENDED
+        return self.info.state.has_ended
 
 
 def overview(run: str) -> Overview:
@@ -124,7 +123,7 @@ def _reasons(failed: Iterable[tuple[str, str]]) -> Reasons:
 
 def _inference(store: RunStore, info: RunInfo) -> Inference:
     recorded: Mapping[str, Any] | None = store.get("infer")
-    is_final = recorded is not None and info.state in ENDED
+    is_final = recorded is not None and info.state.has_ended
     document = recorded if recorded is not None and is_final else inference.so_far(store, info.seconds)
     found: Mapping[str, Any] = (recorded or {}).get("curves") or {}
     return Inference(document, is_final, [_curve(kind, each) for kind, each in found.items()])

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 ITEMS_SHOWN = 20
 ROWS_ON_SCREEN = 1000
-ENDED = ("succeeded", "failed", "stopped")
 
 
 @click.command("ls")
@@ -228,7 +227,7 @@ def _rows(store: RunStore, best: int | None) -> Iterable[Row]:
 def _echo_csv(store: RunStore, rows: Iterable[Row], *, whole: bool) -> None:
     """Exactly `results.csv` where that is written already; else the same as it would be now."""
     path = os.path.join(store.folder, "results.csv")
-    if whole and store.state() in ENDED and os.path.isfile(path):
+    if whole and store.state().has_ended and os.path.isfile(path):
         with open(path, encoding="utf-8", newline="") as file:
             while block := file.read(1 << 20):
                 echo(block, end="")

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shoal.errors import NotFound
-from shoal.model import Item, LogSlice
+from shoal.model import Item, ItemState, LogSlice
+from shoal.model.states import UNFINISHED
 from shoal.store.encode import decode, readable
 from shoal.store.records import ItemRecord, Report
-from shoal.store.schema import ITEM_COLUMNS, UNFINISHED
+from shoal.store.schema import ITEM_COLUMNS
 
 _PAGE = 2000
 _NUMBER = re.compile(r"(\d{1,15})$")
@@ -111,7 +112,7 @@ def known_contents(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def durations(connection: sqlite3.Connection) -> Iterator[tuple[str, dict[str, Any], float, str]]:
-    for rows in pages(connection, "seq, content, params, seconds, node", ("done",)):
+    for rows in pages(connection, "seq, content, params, seconds, node", (ItemState.DONE,)):
         for row, params in zip(rows, decode([row[2] for row in rows]), strict=True):
             yield row[1], params, row[3], row[4]
 

@@ -11,18 +11,23 @@ from contextlib import suppress
 from typing import Any
 
 from shoal.files.suspension import suspended_at
-from shoal.model import Item, LogSlice, Outcome
+from shoal.model import Item, ItemState, LogSlice, Outcome
 from shoal.model.item import HIDDEN
+from shoal.model.states import FINAL
 from shoal.store import meta
 from shoal.store.driver import Driver, taken_over
 from shoal.store.encode import encode, number
-from shoal.store.schema import FINAL, ITEM_COLUMNS, ITEM_STATES
+from shoal.store.records import no_items
+from shoal.store.schema import ITEM_COLUMNS
 from shoal.store.sqlite import clean, in_our_words, transaction
 
 _STATE, _ATTEMPT, _USED, _NODE, _STARTED, _ERROR = 6, 7, 8, 9, 10, 13  # places in a row of ITEM_COLUMNS
 _LOG_FILE, _LOG_START, _KEPT = 14, 15, 17
 _MOVED_LOG = slice(6, 8)
 _NOT_RUN = (None, None, None, None, None, None, None, None, 0)
+
+_WAITING, _RUNNING = str(ItemState.WAITING), str(ItemState.RUNNING)
+"""Plain text, which SQLite takes without a detour."""
 
 _ADD = f"INSERT OR IGNORE INTO items VALUES({','.join('?' * len(ITEM_COLUMNS))})"
 _END = (
@@ -54,13 +59,13 @@ class SqliteJournal:
         self._running: dict[int, int] = {}
         with in_our_words(path, run):
             self.reload()
-            if self._counts["running"] or self._counts["stopped"]:
+            if self._counts[_RUNNING] or self._counts[ItemState.STOPPED]:
                 self._take_over()
 
     def reload(self) -> None:
         """Read what is committed anew. The buffers must be empty."""
         known = meta.read(self._connection, _KEYS)
-        self._counts: dict[str, int] = dict.fromkeys(ITEM_STATES, 0) | known.get("counts", {})
+        self._counts: dict[str, int] = no_items() | known.get("counts", {})
         self._params: dict[str, None] = dict.fromkeys(known.get("params", ()))
         self._metrics: dict[str, None] = dict.fromkeys(known.get("metrics", ()))
         objective: tuple[str | None, str | None] = known.get("objective") or (None, None)
@@ -101,24 +106,24 @@ class SqliteJournal:
                 occurrence,
                 encoded,
                 exact,
-                "waiting",
+                _WAITING,
                 attempt,
                 used,
                 *_NOT_RUN,
             ]
             new[seq] = row
-            self._counts["waiting"] += 1
+            self._counts[_WAITING] += 1
 
     def started(self, seq: int, attempt: int, node: str, at: float, log: LogSlice | None) -> None:
         """The item runs now. Written only when it still does at the next commit."""
         file, start = (log.file, log.start) if log else (None, None)
-        if self._move(seq, attempt, "running", None, node, at, None, file, start):
+        if self._move(seq, attempt, _RUNNING, None, node, at, None, file, start):
             self._running[seq] = attempt
         self._last = max(self._last, at)
 
     def requeued(self, seq: int, attempt: int, used: int, error: str | None) -> None:
         """An attempt is over without an end: it waits again. Without an `error` the one before stays."""
-        if self._move(seq, attempt, "waiting", used, None, None, error, None, None):
+        if self._move(seq, attempt, _WAITING, used, None, None, error, None, None):
             self._running.pop(seq, None)
 
     def progressed(
@@ -162,13 +167,13 @@ class SqliteJournal:
                 self._ended_again.append(change)
                 return
         if running is None:
-            self._counts["waiting"] -= 1
+            self._counts[_WAITING] -= 1
         else:
-            self._counts["running"] -= 1
+            self._counts[_RUNNING] -= 1
             del self._running[seq]
         self._counts[state] += 1
         self._last = max(self._last, started + seconds)
-        if state == "done" and self._metric is not None and self._metric in metrics:
+        if state == ItemState.DONE and self._metric is not None and self._metric in metrics:
             self._consider(seq, number(metrics[self._metric]))
 
     def commit(self) -> None:
@@ -262,7 +267,7 @@ class SqliteJournal:
                 file, start = change[_MOVED_LOG] if file is None else (file, start)
             told = (state, attempt, used, clean(node), at, clean(error))
             self._moved[seq] = (*told, file, start, file, seq, attempt)
-        self._counts["waiting" if running is None else "running"] -= 1
+        self._counts[_WAITING if running is None else _RUNNING] -= 1
         self._counts[state] += 1
         return True
 
@@ -283,6 +288,6 @@ def ensure_turn(connection: sqlite3.Connection, run: str, turn: int) -> None:
 
 def count_again(connection: sqlite3.Connection) -> dict[str, int]:
     """How many items are in each state, from the items themselves: slow on a million, so rarely needed."""
-    counts = dict.fromkeys(ITEM_STATES, 0)
+    counts = no_items()
     counts.update(connection.execute("SELECT state, count(*) FROM items GROUP BY state"))
     return counts

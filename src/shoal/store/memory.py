@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal.errors import TakenOver
-from shoal.model import Item, LogSlice, Outcome
-from shoal.store.records import ItemRecord, Report
-from shoal.store.schema import FINAL, ITEM_STATES, UNFINISHED
+from shoal.model import Item, ItemState, LogSlice, Outcome
+from shoal.model.states import FINAL, UNFINISHED
+from shoal.store.records import ItemRecord, Report, no_items
 
 
 class _Record:
@@ -48,7 +48,7 @@ class MemoryJournal:
             if item.seq in self._now:
                 self.violations.append(f"item {item.seq} was added twice")
                 continue
-            self._now[item.seq] = ItemRecord(item, "waiting")
+            self._now[item.seq] = ItemRecord(item, ItemState.WAITING)
             self._dirty.add(item.seq)
 
     def started(self, seq: int, attempt: int, node: str, at: float, log: LogSlice | None) -> None:
@@ -57,14 +57,14 @@ class MemoryJournal:
         if old is not None:
             item = _with(old.item, attempt, old.item.used)
             log = log._replace(end=None) if log else old.log
-            self._set(seq, ItemRecord(item, "running", node, at, None, {}, old.error, log, old.kept))
+            self._set(seq, ItemRecord(item, ItemState.RUNNING, node, at, None, {}, old.error, log, old.kept))
 
     def progressed(
         self, seq: int, attempt: int, at: float, metrics: Mapping[str, Any], step: int | None
     ) -> None:
         """The item reported something. Dropped unless this attempt of it is running."""
         old = self._now.get(seq)
-        if old is not None and old.state == "running" and old.item.attempt == attempt:
+        if old is not None and old.state == ItemState.RUNNING and old.item.attempt == attempt:
             self._reports.append((seq, Report(attempt, step, at, metrics)))
 
     def requeued(self, seq: int, attempt: int, used: int, error: str | None) -> None:
@@ -77,15 +77,17 @@ class MemoryJournal:
                 )
             item = _with(old.item, attempt, used)
             error = old.error if error is None else error
-            self._set(seq, ItemRecord(item, "waiting", None, None, None, {}, error, old.log, old.kept))
+            self._set(
+                seq, ItemRecord(item, ItemState.WAITING, None, None, None, {}, error, old.log, old.kept)
+            )
 
     def ended(self, seq: int, attempt: int, used: int, node: str, started: float, outcome: Outcome) -> None:
         """The item has its final state. A second end, or one of an older attempt, changes nothing."""
-        old = self._open("ended", seq, attempt, newer=outcome.state != "stopped")
+        old = self._open("ended", seq, attempt, newer=outcome.state != ItemState.STOPPED)
         if old is not None:
             if outcome.state not in FINAL:
                 self.violations.append(f"item {seq} ended in the state {outcome.state!r}")
-            if outcome.state == "stopped" and used != old.item.used:
+            if outcome.state == ItemState.STOPPED and used != old.item.used:
                 self.violations.append(f"item {seq} was stopped, which used an attempt")
             state, metrics, error, seconds, log, kept = outcome
             item = _with(old.item, attempt, used)
@@ -112,8 +114,8 @@ class MemoryJournal:
         self._reports.clear()
         self._dirty.clear()
         for seq, record in self._committed.items():
-            if record.state in ("running", "stopped"):
-                self._committed[seq] = record._replace(state="waiting")
+            if record.state in (ItemState.RUNNING, ItemState.STOPPED):
+                self._committed[seq] = record._replace(state=ItemState.WAITING)
         self._now: dict[int, ItemRecord] = dict(self._committed)
         return self.waiting_items()
 
@@ -131,7 +133,7 @@ class MemoryJournal:
 
     def counts(self) -> dict[str, int]:
         """How many items are committed in each state."""
-        counts = dict.fromkeys(ITEM_STATES, 0)
+        counts = no_items()
         for record in self._committed.values():
             counts[record.state] += 1
         return counts

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
 
-from shoal.model import Item
+from shoal.model import Item, ItemState, RunState
 from shoal.store import items, meta, rows
 from shoal.store.driver import Driver
 from shoal.store.home import run_folder
@@ -32,7 +32,7 @@ class RunInfo(NamedTuple):
     run: str
     kind: str
     name: str
-    state: str
+    state: RunState
     created: float
     started: float | None
     ended: float | None
@@ -58,7 +58,7 @@ class RunReader:
         self._path = os.path.join(self.folder, "run.db")
         self._connection = connection
 
-    def state(self) -> str:
+    def state(self) -> RunState:
         """As recorded; `interrupted` when it should have a driver and has none."""
         with self._guard():
             return summarize(self._connection, self.folder).state
@@ -81,7 +81,7 @@ class RunReader:
             known = meta.read(self._connection, (*keys, "objective", "best"))
             counts, best = self.counts(), known.get("best")
             seconds = summary.seconds
-            if now is not None and summary.state == "running":
+            if now is not None and summary.state is RunState.RUNNING:
                 seconds = worked(known | {"last": now})
             objective = known.get("objective")
             locked = is_locked(os.path.join(self.folder, "lock"))
@@ -137,7 +137,7 @@ class RunReader:
     def is_unfinished(self) -> bool:
         """Whether its driver, if it has one, has not said how it ended."""
         with self._guard():
-            return meta.read_one(self._connection, "state") in ("queued", "running")
+            return RunState(meta.read_one(self._connection, "state")).is_active
 
     def max_seq(self) -> int:
         """The highest seq so far, or 0."""
@@ -159,7 +159,7 @@ class RunReader:
         return self._each(items.unfinished(self._connection))
 
     def failed_items(self) -> Iterator[Item]:
-        return self._each(items.in_states(self._connection, ("failed",)))
+        return self._each(items.in_states(self._connection, (ItemState.FAILED,)))
 
     def known_contents(self) -> dict[str, int]:
         """How many items have each content, to know which rows of a table are new."""

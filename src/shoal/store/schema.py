@@ -1,4 +1,4 @@
-"""The tables of `run.db` in all versions, and the states an item can be in. Other SQL is beside what it is for.
+"""The tables of `run.db` in all versions. Other SQL is beside what it is for.
 
 Version 1 (Shoal 0.1) kept what is known of the run as a whole in `meta`, and counted its drivers as `epoch`. Version 2
 calls them `run` and `turn`: a driver of 0.1 that still lives finds no `meta` to write to, and fails.
@@ -13,13 +13,6 @@ from shoal.store.sqlite import connect_to_read
 
 VERSION = 2
 """In `user_version`. A file with a higher one is from a newer Shoal, and is left alone."""
-
-ITEM_STATES = ("waiting", "running", "done", "failed", "cached", "pruned", "stopped")
-FINAL = frozenset(("done", "failed", "cached", "pruned", "stopped"))
-"""What an item stays in under the driver that gave it this state."""
-UNFINISHED = ("waiting", "running", "stopped")
-"""What the next driver goes on with."""
-RUN_STATES = ("queued", "running", "succeeded", "failed", "stopped", "interrupted")
 
 ITEM_COLUMNS = (
     *("seq", "id", "content", "occurrence", "params", "texts", "state", "attempt", "used", "node", "started"),
