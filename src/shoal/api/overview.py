@@ -11,6 +11,7 @@ from shoal.api.display import words
 from shoal.api.reading import open_run
 from shoal.api.trials import Trials, trials
 from shoal.cluster.here import Here
+from shoal.model.record import RunEvent
 from shoal.plan.usl import Usl
 from shoal.shape.pool import WorkerUse
 from shoal.store import RunInfo, RunStore
@@ -18,7 +19,7 @@ from shoal.store import RunInfo, RunStore
 MOST_REASONS = 1000
 """Different ones that are told apart; what comes later counts as others."""
 REASONS_SHOWN = 10
-MOST_CHANGES = 50
+MOST_EVENTS = 50
 
 
 class Reason(NamedTuple):
@@ -71,8 +72,8 @@ class Overview(NamedTuple):
     """Of the plan."""
     found_out: list[Mapping[str, Any]]
     """While it ran."""
-    changes: list[Mapping[str, Any]]
-    """Nodes that were started and ended for it: the latest."""
+    events: list[RunEvent]
+    """What happened to it, with reasons: the latest."""
     workers: list[WorkerUse]
     """Of its last session; none before that has ended."""
     failures: Reasons
@@ -97,7 +98,7 @@ def overview(run: str) -> Overview:
             list(store.get("notes", [])),
             list((store.plan() or {}).get("decisions") or []),
             list(inference.decisions(store)),
-            list(store.get("scaling", []))[-MOST_CHANGES:],
+            store.events()[-MOST_EVENTS:],
             [WorkerUse(**use) for use in store.get("workers", [])],
             _reasons((row["item"], words.sentence(row["error"])) for row in store.rows(("failed",))),
             None if is_inference else trials(store, info.started or info.created),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -183,16 +183,21 @@ class Session:
         if progress.now >= self._next_beat:
             self._next_beat = progress.now + BEAT_S
             self._beat()
+        self._record_changes()
         if os.path.exists(self._stop_file):
             self._pool.stop()
 
+    def _record_changes(self) -> None:
+        """What was done to the cluster for this run, durably: items may take hours until their next commit."""
+        changes = [] if self._growing is None else list(self._growing.changes())
+        journal = self.store.journal()
+        for change in changes:
+            journal.noted(*change)
+        if changes:
+            _unless_disk_is_full(journal.commit)
+
     def _beat(self) -> None:
-        try:
-            self.store.beat(self._here.now())
-        except TakenOver:
-            raise
-        except StoreError:
-            return  # Commits see to a disk that is full.
+        _unless_disk_is_full(lambda: self.store.beat(self._here.now()))
 
     # Before.
 
@@ -272,8 +277,7 @@ class Session:
         conclusion = self._conclude()
         state = self._state(counts, conclusion)
         self.store.put("workers", [use._asdict() for use in self._pool.worker_uses()])
-        if self._growing is not None:
-            self.store.put("scaling", self._growing.changes)
+        self._record_changes()
         self._tidy()
         suspended_at("end")
         self.store.write_results()
@@ -321,6 +325,16 @@ class Session:
         uses = self._pool.worker_uses()
         startup = sum(use.startup_s for use in uses) / len(uses) if uses else None
         remember(self.store.home, self.job.fingerprint, "machine", measured, now=now, startup_s=startup)
+
+
+def _unless_disk_is_full(write: Callable[[], None]) -> None:
+    """The commits of items see to a disk that is full."""
+    try:
+        write()
+    except TakenOver:
+        raise
+    except StoreError:
+        return
 
 
 def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:

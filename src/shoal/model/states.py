@@ -90,5 +90,7 @@ class LostCause(_Word):
     """Its factory failed."""
     NODE = "node"
     """Its node is gone. No item is to blame."""
+    DRIVER = "driver"
+    """Its driver is gone, and it with it. No engine says so: the next driver records it."""
     ROOM = "room"
     """Memory does not suffice for it beside the others of its node. No item is to blame."""

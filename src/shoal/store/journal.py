@@ -11,14 +11,15 @@ from contextlib import suppress
 from typing import Any
 
 from shoal.files.suspension import suspended_at
-from shoal.model import Item, ItemState, LogSlice, Outcome
+from shoal.model import Item, ItemState, LogSlice, LostCause, Outcome
 from shoal.model.item import HIDDEN
+from shoal.model.record import Attempt
 from shoal.model.states import FINAL
 from shoal.store import meta
 from shoal.store.driver import Driver, taken_over
 from shoal.store.encode import encode, number
 from shoal.store.records import no_items
-from shoal.store.schema import ITEM_COLUMNS
+from shoal.store.schema import ATTEMPT_COLUMNS, ITEM_COLUMNS
 from shoal.store.sqlite import clean, in_our_words, transaction
 
 _STATE, _ATTEMPT, _USED, _NODE, _STARTED, _ERROR = 6, 7, 8, 9, 10, 13  # places in a row of ITEM_COLUMNS
@@ -43,6 +44,8 @@ _OPEN = "attempt<=? AND state IN ('waiting','running')"
 """The last fence: nothing replaces a final state, and no older attempt replaces a newer."""
 _KEYS = ("counts", "params", "metrics", "objective", "best", "last", "reports")
 _REPORT = "INSERT OR IGNORE INTO reports VALUES(?,?,?,?,?,?)"
+_ATTEMPTED = f"INSERT OR IGNORE INTO attempts VALUES({','.join('?' * len(ATTEMPT_COLUMNS))})"
+_EVENT = "INSERT INTO events(at, subject, what, why) VALUES(?,?,?,?)"
 
 
 class SqliteJournal:
@@ -56,6 +59,8 @@ class SqliteJournal:
         self._moved: dict[int, tuple[Any, ...]] = {}
         self._ended_again: list[tuple[Any, ...]] = []
         self._reports: list[tuple[Any, ...]] = []
+        self._attempts: list[tuple[Any, ...]] = []
+        self._events: list[tuple[Any, ...]] = []
         self._running: dict[int, int] = {}
         with in_our_words(path, run):
             self.reload()
@@ -85,6 +90,7 @@ class SqliteJournal:
         """What ran or was stopped under an earlier driver waits again under this one."""
         with transaction(self._connection):
             ensure_turn(self._connection, self._run, self._turn)
+            keep_attempts(self._connection, "state IN ('running','stopped')")
             self._connection.execute("UPDATE items SET state='waiting' WHERE state IN ('running','stopped')")
             self._counts = count_again(self._connection)
             meta.write(self._connection, {"counts": self._counts})
@@ -121,10 +127,18 @@ class SqliteJournal:
             self._running[seq] = attempt
         self._last = max(self._last, at)
 
-    def requeued(self, seq: int, attempt: int, used: int, error: str | None) -> None:
+    def requeued(
+        self, seq: int, attempt: int, used: int, error: str | None, *, over: Attempt | None = None
+    ) -> None:
         """An attempt is over without an end: it waits again. Without an `error` the one before stays."""
         if self._move(seq, attempt, _WAITING, used, None, None, error, None, None):
             self._running.pop(seq, None)
+            if over is not None:
+                self._attempts.append((seq, *_columns(over)))
+
+    def noted(self, at: float, subject: str, what: str, why: str) -> None:
+        """Something happened to the run as a whole."""
+        self._events.append((at, clean(subject), clean(what), clean(why)))
 
     def progressed(
         self, seq: int, attempt: int, at: float, metrics: Mapping[str, Any], step: int | None
@@ -178,7 +192,7 @@ class SqliteJournal:
 
     def commit(self) -> None:
         """Make everything told so far durable, or raise `StoreError` and keep it for another try."""
-        if not (self._new or self._ended or self._moved or self._reports):
+        if not (self._new or self._ended or self._moved or self._reports or self._events):
             return
         connection = self._connection
         with in_our_words(self._path, self._run), transaction(connection):
@@ -187,13 +201,19 @@ class SqliteJournal:
             exact = self._write_items()
             if self._reports:
                 connection.executemany(_REPORT, self._reports)
+            if self._attempts:
+                connection.executemany(_ATTEMPTED, self._attempts)
+            if self._events:
+                connection.executemany(_EVENT, self._events)
             if not exact:
                 self._counts = count_again(connection)
             meta.write(connection, self._summary())
         self._named = (len(self._params), len(self._metrics))
         self._highest = max(self._highest, max(self._new, default=0))
-        for buffer in (self._new, self._ended, self._moved, self._ended_again, self._reports):
+        for buffer in (self._new, self._ended, self._moved):
             buffer.clear()
+        for told in (self._ended_again, self._reports, self._attempts, self._events):
+            told.clear()
 
     def ensure_ours(self) -> None:
         """Raise `TakenOver` where another driver has the run by now. Reads only where somebody else has written.
@@ -284,6 +304,27 @@ def ensure_turn(connection: sqlite3.Connection, run: str, turn: int) -> None:
     found = meta.read_one(connection, "turn")
     if found != turn:
         raise taken_over(run, found, Driver.read(meta.read_one(connection, "driver", {})))
+
+
+def keep_attempts(
+    connection: sqlite3.Connection, which: str, each: Sequence[tuple[int, ...]] = ((),)
+) -> None:
+    """Before items wait again: their last attempts become earlier ones, so far as they began.
+
+    `which` is a condition in SQL, and is asked with each of these parameters. The error of an item that runs is that
+    of the attempt before.
+    """
+    connection.executemany(
+        f"INSERT OR IGNORE INTO attempts SELECT seq, attempt, used + (state<>'{ItemState.FAILED}'), node, started,"
+        f" seconds, iif(state='{_RUNNING}', '{LostCause.DRIVER}', state), iif(state='{_RUNNING}', NULL, error),"
+        f" log_file, log_start, log_end FROM items WHERE {which} AND started IS NOT NULL AND node<>''",
+        each,
+    )
+
+
+def _columns(over: Attempt) -> tuple[Any, ...]:
+    attempt, counted, node, started, seconds, how, error, log = over
+    return (attempt, counted, clean(node), started, seconds, how, clean(error), *(log or (None, None, None)))
 
 
 def count_again(connection: sqlite3.Connection) -> dict[str, int]:

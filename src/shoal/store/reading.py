@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
 
 from shoal.model import Item, ItemState, RunState
+from shoal.model.record import Attempt, RunEvent
 from shoal.store import items, meta, rows
 from shoal.store.driver import Driver
 from shoal.store.home import run_folder
@@ -188,6 +189,17 @@ class RunReader:
         """What the item reported while it ran, in order."""
         with self._guard():
             return items.reports(self._connection, seq)
+
+    def attempts(self, seq: int | None = None) -> dict[int, list[Attempt]]:
+        """Attempts that were not the last, by the seq of their items; of one item, or of all."""
+        with self._guard():
+            return items.attempts(self._connection, seq)
+
+    def events(self) -> list[RunEvent]:
+        """What happened to the run as a whole, in order."""
+        query = "SELECT at, subject, what, why FROM events ORDER BY number"
+        with self._guard():
+            return [RunEvent(*row) for row in self._connection.execute(query)]
 
     # Results
 

@@ -19,7 +19,7 @@ from shoal.store import index, meta
 from shoal.store.driver import UNDRIVEN, Driver
 from shoal.store.encode import plain
 from shoal.store.home import cannot_make, make_home, run_folder, run_ids
-from shoal.store.journal import SqliteJournal, count_again, ensure_turn
+from shoal.store.journal import SqliteJournal, count_again, ensure_turn, keep_attempts
 from shoal.store.lock import RunLock, locked
 from shoal.store.migration import migrate
 from shoal.store.reading import RunReader
@@ -230,6 +230,7 @@ class RunStore(RunReader):
             self._journal.commit()
         again = [(item.seq,) for item in self.failed_items() if wanted(item)]
         with self._changing():
+            keep_attempts(self._connection, "state='failed' AND seq=?", again)
             self._connection.executemany(
                 "UPDATE items SET state='waiting', used=0, node=NULL, started=NULL, seconds=NULL,"
                 " metrics=NULL, error=NULL WHERE state='failed' AND seq=?",

@@ -10,7 +10,9 @@ from shoal.model import (
     Factory,
     Granted,
     Item,
+    ItemState,
     LogSlice,
+    LostCause,
     Need,
     Outcome,
     Place,
@@ -18,6 +20,8 @@ from shoal.model import (
     WorkerLost,
     WorkerReady,
 )
+from shoal.model.record import Attempt
+from shoal.shape.journal import Journal
 from shoal.shape.pool.values import Policy, WorkerUse
 from shoal.units import format_seconds
 
@@ -71,6 +75,18 @@ class Flight:
         started = self.started if self.started is not None else event.at
         state, error = self.cancelled or ("failed", f"crashed: {event.why}")
         return Outcome(state, {}, error, max(0.0, event.at - started), self.log)
+
+    def requeue(self, journal: Journal, used: int, outcome: Outcome, how: str) -> None:
+        """Have the item wait again, and this attempt kept as an earlier one."""
+        node, counted = self.worker.node, self.item.used + 1
+        _, _, error, seconds, log, _ = outcome
+        over = Attempt(self.attempt, counted, node, self.started, seconds, how, error, log or self.log)
+        journal.requeued(self.item.seq, self.attempt, used, error, over=over)
+
+    def lose(self, journal: Journal, cause: LostCause, why: str, at: float) -> None:
+        """Nobody is to blame: the item waits again, and has used no attempt."""
+        seconds = 0.0 if self.started is None else max(0.0, at - self.started)
+        self.requeue(journal, self.item.used, Outcome(ItemState.STOPPED, {}, why, seconds), cause)
 
 
 class Member:

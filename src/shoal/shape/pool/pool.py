@@ -20,6 +20,7 @@ from shoal.model import (
     ItemsReturned,
     ItemStarted,
     LeaseRecalled,
+    LostCause,
     Need,
     Outcome,
     Refused,
@@ -124,7 +125,7 @@ class Pool:
         """The engine is gone, and with it what ran: that waits again, for another driver, and used no attempt."""
         for flight in self._flights.values():
             if flight.started is not None:
-                self._journal.requeued(flight.item.seq, flight.attempt, flight.item.used, why)
+                flight.lose(self._journal, LostCause.NODE, why, self._engine.now())
         self._flights.clear()
 
     @property
@@ -319,20 +320,20 @@ class Pool:
                 self._wait_again(flight)
             elif event.cause in ("node", "room") or (event.cause == "killed" and flight.cancelled is None):
                 # Nobody is to blame, or it had only just followed the one that its worker was killed for.
-                self._journal.requeued(flight.item.seq, flight.attempt, flight.item.used, event.why)
+                flight.lose(self._journal, event.cause, event.why, event.at)
                 self._recording.dirty = True
                 self._wait_again(flight)
             else:
-                self._conclude(flight, flight.crashed(event), crashed=True)
+                self._conclude(flight, flight.crashed(event), crashed=True, how=event.cause)
 
     # Ends.
 
-    def _conclude(self, flight: Flight, outcome: Outcome, *, crashed: bool = False) -> None:
+    def _conclude(self, flight: Flight, outcome: Outcome, *, crashed: bool = False, how: str = "") -> None:
         item = flight.item
         used = item.used if outcome.state == "stopped" else item.used + 1
         self._recording.dirty = True
         if outcome.state == "failed" and used <= self._policy.allowed(crashed):
-            self._retry(flight, used, outcome.error)
+            self._retry(flight, used, outcome, how or outcome.state)
             return
         started = flight.started if flight.started is not None else self._engine.now()
         self._journal.ended(item.seq, flight.attempt, used, flight.worker.node, started, outcome)
@@ -346,9 +347,9 @@ class Pool:
             self.stopped_by_failures = True
             self.stop()
 
-    def _retry(self, flight: Flight, used: int, error: str | None) -> None:
+    def _retry(self, flight: Flight, used: int, outcome: Outcome, how: str) -> None:
+        flight.requeue(self._journal, used, outcome, how)
         item = flight.item._replace(used=used)
-        self._journal.requeued(item.seq, flight.attempt, used, error)
         if not self._stopping:
             delay = min(30.0, self._policy.backoff_s * 2 ** (used - 1))
             self._ready.push_later(item, self._engine.now() + delay, avoid=flight.worker.number)
