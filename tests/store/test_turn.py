@@ -12,8 +12,8 @@ import pytest
 
 from shoal.errors import RunLocked, TakenOver
 from shoal.model import Item, Outcome
-from shoal.model.record import RunEvent
-from shoal.store import RunStore
+from shoal.model.record import Kept, RunEvent
+from shoal.store import RunStore, meta
 from shoal.store.driver import Driver, refuse_the_living
 
 NOW = 1_700_000_000.0
@@ -50,7 +50,7 @@ def test_a_driver_that_was_replaced_commits_nothing(run: RunStore, heir: Callabl
     "act",
     [
         lambda store: store.set_state("succeeded", NOW),
-        lambda store: store.put("notes", []),
+        lambda store: store.keep(Kept()),
         lambda store: store.take_failed_again(),
         lambda store: store.beat(NOW),
         lambda store: store.write_results(),
@@ -144,7 +144,7 @@ def test_an_old_record_is_read_as_it_lies_and_brought_to_the_present_version(
         store.journal().noted(NOW + 1, "node node1", "ready", "")
         store.journal().commit()
         assert store.events() == [requested, RunEvent(NOW + 1, "node node1", "ready", "")]
-        assert store.get("scaling") is None, "nothing is kept twice"
+        assert "scaling" not in meta.read_notes(store._connection), "nothing is kept twice"
 
 
 def test_a_driver_of_version_1_that_still_lives_fails_instead_of_writing(run: RunStore) -> None:

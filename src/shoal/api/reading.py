@@ -173,7 +173,7 @@ def get(run: str, item: str | None = None, *, to: str | None = None) -> str:
 
 def _instead(store: RunStore) -> str | None:
     """Where to look: what an inference makes is not in the folders of its items."""
-    output = store.get("results")
+    output = store.kept().results
     return f"The output of an inference is in {output}" if output else None
 
 

@@ -17,7 +17,7 @@ from shoal.errors import ClusterLost, FileError, ShoalError, StoreError, TakenOv
 from shoal.files.suspension import suspended_at
 from shoal.model import Item, Outcome
 from shoal.plan.durations import Durations
-from shoal.shape.pool import Ended, Pool, Progress, Watcher, WorkerUse
+from shoal.shape.pool import Ended, Pool, Progress, Watcher
 from shoal.store import RunInfo, RunStore
 from shoal.store.driver import BEAT_S, Driver
 from shoal.store.learned import recall_learned, remember_learned
@@ -74,7 +74,7 @@ class Session:
         past = self._past()
         waiting = self._waiting() if past.waiting else iter(())
         if (results := job.results()) is not None:
-            store.put("results", results)
+            store.keep(store.kept()._replace(results=results))
         self._engine = machines.engine(store.folder, job.factory.folder, str(self._turn.number))
         try:
             self._pool = Pool(
@@ -276,7 +276,6 @@ class Session:
         counts = self.store.counts()
         conclusion = self._conclude()
         state = self._state(counts, conclusion)
-        self.store.put("workers", [use._asdict() for use in self._pool.worker_uses()])
         self._record_changes()
         self._tidy()
         suspended_at("end")
@@ -293,12 +292,9 @@ class Session:
         """What the kind has to say, kept with the run."""
         done = ((record.item, record.metrics) for record in self.store.items(("done",)))
         conclusion = self.job.conclude(done, self.store.info(self._here.now()).seconds, self._turn)
-        for key, value in (
-            ("notes", list(conclusion.notes)),
-            (self.job.kind, dict(conclusion.document)),
-        ):
-            if value:
-                self.store.put(key, value)
+        kept = self.store.kept()
+        notes, document = conclusion.notes or kept.notes, dict(conclusion.document) or kept.document
+        self.store.keep(kept._replace(notes=notes, workers=self._pool.worker_uses(), document=document))
         return conclusion
 
     def _state(self, counts: Any, conclusion: Conclusion) -> str:
@@ -339,7 +335,7 @@ def _unless_disk_is_full(write: Callable[[], None]) -> None:
 
 def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:
     """What is to be said of a run that is not running."""
-    info = store.info()
+    info, kept = store.info(), store.kept()
     return Summary(
         info.run,
         info.kind,
@@ -347,12 +343,12 @@ def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:
         info.items,
         info.seconds,
         info.predicted_seconds,
-        store.get("results") or os.path.join(store.folder, "results.csv"),
+        store.results_path(),
         info.best,
         store.folder,
-        workers or [WorkerUse(**use) for use in store.get("workers", [])],
-        [*_notes(info), *store.get("notes", [])],
-        store.get("infer"),
+        workers or kept.workers,
+        [*_notes(info), *kept.notes],
+        kept.document if info.kind == "infer" else None,
     )
 
 

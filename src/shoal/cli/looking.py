@@ -86,14 +86,14 @@ def _document(info: RunInfo, store: RunStore, why: bool) -> dict[str, Any]:
         document[name] = timestamp(document[name])
     if info.objective is not None:
         document["objective"] = {"metric": info.objective[0], "goal": info.objective[1]}
-    document["results"] = store.get("results") or os.path.join(info.folder, "results.csv")
+    document["results"] = store.results_path()
     document["counts"] = info.items
     earlier = store.attempts()
     document["items"] = [_item(record, earlier.get(record.item.seq, ())) for record in store.items()]
     events = [event._asdict() | {"at": timestamp(event.at)} for event in store.events()]
     document["events"] = events
     if info.kind == "infer":
-        document["infer"] = store.get("infer")
+        document["infer"] = store.kept().document
     if why:
         document["plan"] = store.plan()
         document["scaling"] = [

@@ -1,8 +1,9 @@
-"""What a run records beside its items: attempts that were not the last, and events with their reasons."""
+"""What a run records beside its items: earlier attempts, events with their reasons, and what a session leaves."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from shoal.model.outcome import LogSlice
 
@@ -35,3 +36,42 @@ class RunEvent(NamedTuple):
     """What it happened to, with its kind: `node NAME`."""
     what: str
     why: str
+
+
+class WorkerUse(NamedTuple):
+    """Where one worker's time went."""
+
+    worker: int
+    node: str
+    startup_s: float
+    work_s: float
+    idle_s: float
+    items: int
+
+
+class Kept(NamedTuple):
+    """What the sessions of a run left for people to look at."""
+
+    results: str | None = None
+    """Where the results are; None where that is `results.csv` in the run's folder."""
+    notes: Sequence[str] = ()
+    """What people should know."""
+    workers: Sequence[WorkerUse] = ()
+    """Of the last session that ended."""
+    document: Mapping[str, Any] | None = None
+    """What the kind says of the run; None before it has said anything."""
+
+    @classmethod
+    def read(cls, kind: str, values: Mapping[str, Any]) -> Kept:
+        """From JSON values by name. The document is under the name of the kind."""
+        workers = [WorkerUse(**use) for use in values.get("workers", ())]
+        return cls(values.get("results"), values.get("notes", ()), workers, values.get(kind))
+
+    def values(self, kind: str) -> dict[str, Any]:
+        """As JSON values by name."""
+        return {
+            "results": self.results,
+            "notes": list(self.notes),
+            "workers": [use._asdict() for use in self.workers],
+            kind: self.document,
+        }

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
 
 from shoal.model import Item, ItemState, RunState
-from shoal.model.record import Attempt, RunEvent
+from shoal.model.record import Attempt, Kept, RunEvent
 from shoal.store import items, meta, rows
 from shoal.store.driver import Driver
 from shoal.store.home import run_folder
@@ -113,10 +113,15 @@ class RunReader:
         with self._guard():
             return str(meta.read_one(self._connection, "spec"))
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """A note that was put under this key."""
+    def kept(self) -> Kept:
+        """What its sessions left for people to look at."""
         with self._guard():
-            return meta.read_one(self._connection, meta.NOTE + key, default)
+            kind = meta.read_one(self._connection, "kind")
+            return Kept.read(kind, meta.read_notes(self._connection))
+
+    def results_path(self) -> str:
+        """Where the results are, or will be."""
+        return self.kept().results or os.path.join(self.folder, "results.csv")
 
     def counts(self) -> dict[str, int]:
         """How many items are in each state; no item is read for it."""

@@ -15,6 +15,7 @@ from typing import Any
 from shoal.errors import NotFound, RunLocked, SpecError, TakenOver, nearest
 from shoal.files import make_closed, write_text
 from shoal.model import Item, Plan, RunState
+from shoal.model.record import Kept
 from shoal.store import index, meta
 from shoal.store.driver import UNDRIVEN, Driver
 from shoal.store.encode import plain
@@ -198,9 +199,12 @@ class RunStore(RunReader):
             summary = summarize(self._connection, self.folder)
         index.record(self.home, summary)
 
-    def put(self, key: str, value: Any) -> None:
-        """Keep a JSON value with the run, durably."""
-        self._write_meta({meta.NOTE + key: value})
+    def keep(self, kept: Kept) -> None:
+        """Keep this with the run, durably, in place of what was kept before."""
+        with self._changing():
+            kind = meta.read_one(self._connection, "kind")
+            values = kept.values(kind)
+            meta.write(self._connection, {meta.NOTE + name: value for name, value in values.items()})
 
     def save_plan(self, plan: Plan) -> None:
         """Write `plan.json`, and remember the number of items and the prediction."""

@@ -20,9 +20,9 @@ from shoal.model import (
     WorkerLost,
     WorkerReady,
 )
-from shoal.model.record import Attempt
+from shoal.model.record import Attempt, WorkerUse
 from shoal.shape.journal import Journal
-from shoal.shape.pool.values import Policy, WorkerUse
+from shoal.shape.pool.values import Policy
 from shoal.units import format_seconds
 
 MISSING_MODULE = "ModuleNotFoundError: "
@@ -83,7 +83,7 @@ class Flight:
         over = Attempt(self.attempt, counted, node, self.started, seconds, how, error, log or self.log)
         journal.requeued(self.item.seq, self.attempt, used, error, over=over)
 
-    def lose(self, journal: Journal, cause: LostCause, why: str, at: float) -> None:
+    def lose(self, journal: Journal, why: str, at: float, cause: LostCause = LostCause.NODE) -> None:
         """Nobody is to blame: the item waits again, and has used no attempt."""
         seconds = 0.0 if self.started is None else max(0.0, at - self.started)
         self.requeue(journal, self.item.used, Outcome(ItemState.STOPPED, {}, why, seconds), cause)

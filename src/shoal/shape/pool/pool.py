@@ -20,13 +20,13 @@ from shoal.model import (
     ItemsReturned,
     ItemStarted,
     LeaseRecalled,
-    LostCause,
     Need,
     Outcome,
     Refused,
     WorkerLost,
     WorkerReady,
 )
+from shoal.model.record import WorkerUse
 from shoal.plan import chunking
 from shoal.plan.durations import Durations
 from shoal.shape.journal import Journal
@@ -36,7 +36,7 @@ from shoal.shape.pool.progress import Meter, look
 from shoal.shape.pool.ready import ReadyQueue
 from shoal.shape.pool.recording import Recording
 from shoal.shape.pool.supply import PLENTY, Supply
-from shoal.shape.pool.values import Ended, Guide, Policy, Progress, Source, Watcher, WorkerUse
+from shoal.shape.pool.values import Ended, Guide, Policy, Progress, Source, Watcher
 
 LOOK_S = 0.05
 """How often running items are looked at for timeouts, and watchers are told."""
@@ -125,7 +125,7 @@ class Pool:
         """The engine is gone, and with it what ran: that waits again, for another driver, and used no attempt."""
         for flight in self._flights.values():
             if flight.started is not None:
-                flight.lose(self._journal, LostCause.NODE, why, self._engine.now())
+                flight.lose(self._journal, why, self._engine.now())
         self._flights.clear()
 
     @property
@@ -320,7 +320,7 @@ class Pool:
                 self._wait_again(flight)
             elif event.cause in ("node", "room") or (event.cause == "killed" and flight.cancelled is None):
                 # Nobody is to blame, or it had only just followed the one that its worker was killed for.
-                flight.lose(self._journal, event.cause, event.why, event.at)
+                flight.lose(self._journal, event.why, event.at, event.cause)
                 self._recording.dirty = True
                 self._wait_again(flight)
             else:

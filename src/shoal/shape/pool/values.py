@@ -117,17 +117,6 @@ class Progress(NamedTuple):
     """Workers that have ended an item: others may still load something."""
 
 
-class WorkerUse(NamedTuple):
-    """Where one worker's time went."""
-
-    worker: int
-    node: str
-    startup_s: float
-    work_s: float
-    idle_s: float
-    items: int
-
-
 class Watcher(Protocol):
     """Somebody who wants to see. Called from the pool's loop: quick, and never raising."""
 
