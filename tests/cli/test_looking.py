@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from shoal.store import RunStore
+
 
 def test_ls_is_newest_first(shoal, sweep):
     sweep("first", ["ok"])
@@ -46,6 +48,30 @@ def test_show_names_failures_and_why_gives_reasons(look):
     assert "workers:" not in out
     assert "workers:" in look("show", "last", "--why")[1]
     assert json.loads(look("show", "last", "--why", "--json")[1])["plan"]["decisions"]
+
+
+def test_show_has_earlier_attempts_and_events(shoal, sweep, tmp_path):
+    path = sweep("again", ["fail"])
+    path.write_text(path.read_text() + "limits: {retries: 1}\n")
+    shoal("run", "again.yaml")
+    run = next((tmp_path / ".shoal" / "runs").iterdir()).name
+    with RunStore.open(str(tmp_path / ".shoal"), run, write=True) as store:
+        store.journal().noted(1.0, "node far", "requested", "it saves 25s")
+        store.journal().commit()
+    shown = json.loads(shoal("show", run, "--json", "--why").stdout)
+    [trial] = shown["items"]
+    [first] = trial["earlier_attempts"]
+    assert (trial["attempt"], first["attempt"], first["how"]) == (2, 1, "failed")
+    assert first["node"] == trial["node"]
+    assert first["started"] < trial["started"]
+    assert "no luck" in first["error"]
+    assert first["log"]["end"] > first["log"]["start"]
+    event = {"at": "1970-01-01T00:00:01.000Z", "why": "it saves 25s"}
+    assert shown["events"] == [event | {"subject": "node far", "what": "requested"}]
+    assert shown["scaling"] == [event | {"host": "far", "change": "requested"}]
+    assert f"(before: failed on {trial['node']})" in shoal("show", run).stdout
+    assert "events: 1, last node far requested" in shoal("show", run).stdout
+    assert shoal("logs", run, "t0001").stdout.count("no luck") == 1, "that of the last attempt"
 
 
 def test_results_as_csv_are_the_file(look, finished):

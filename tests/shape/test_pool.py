@@ -111,6 +111,8 @@ def test_a_failed_item_is_tried_again_on_another_worker_up_to_its_retries() -> N
     assert [(record.state, record.item.used) for record in records.values()] == [("done", 3)] * 3
     first = [ran for ran in bench.world.history if ran.seq == 1]
     assert len({ran.worker for ran in first[:2]}) == 2
+    earlier = [(each.counted, each.how, each.error, each.started) for each in bench.journal.attempts(1)]
+    assert earlier == [(1, "failed", "no", first[0].started), (2, "failed", "no", first[1].started)]
 
 
 def test_retries_wait_longer_each_time() -> None:
@@ -129,6 +131,15 @@ def test_a_crash_uses_an_attempt_of_the_running_item_and_of_no_other() -> None:
     assert {record.item.used for seq, record in records.items() if seq != 21} == {1}
     assert (records[21].state, records[21].item.used) == ("failed", 2)
     assert "crashed" in str(records[21].error)
+
+
+def test_the_loss_of_a_node_uses_no_attempt() -> None:
+    nodes = [Node("a", 1, 1 << 30), Node("b", 1, 1 << 30)]
+    bench = Bench(items(*[1.0] * 6), Policy(retries=0), nodes, [NodeDies(1.5, "b")])
+    records = bench.run()
+    assert {(record.state, record.item.used) for record in records.values()} == {("done", 1)}
+    earlier = [each for seq in records for each in bench.journal.attempts(seq)]
+    assert [(each.counted, each.node, each.how) for each in earlier] == [(1, "b", "node")]
 
 
 def test_a_run_that_lost_all_its_nodes_goes_on_when_one_comes_back() -> None:

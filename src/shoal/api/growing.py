@@ -6,14 +6,15 @@ Nodes that stand idle are ended by the cluster itself, as this driver may not be
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence, Set
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from shoal.cluster.base import Tell
 from shoal.cluster.hosted import HostedProvider
 from shoal.engine import fitting
 from shoal.errors import ShoalError
 from shoal.model import Asks, Item, Node
+from shoal.model.record import NODE, RunEvent
 from shoal.plan.scaling import Spare, grow
 from shoal.plan.throughput import Throughput
 from shoal.shape.base import Ended, Progress
@@ -74,8 +75,8 @@ class Growing:
         self._throughput = Throughput()
         self._done = 0.0
         """What ended since the last look."""
-        self.changes: list[dict[str, Any]] = []
-        """Every change: when, which node, what, and why."""
+        self._changes: deque[RunEvent] = deque()
+        """Those that nobody has asked for yet. Threads add to it."""
 
     def measure(self, weight: Callable[[Item], float]) -> None:
         """The work of an item is known: what workers do together is measured, and nodes that add nothing stay off."""
@@ -125,8 +126,13 @@ class Growing:
             self._note(ready_s, host, "ready", f"{ready_s - requested_s:.1f} s after it was requested")
 
     def _note(self, at: float, host: str, change: str, why: str) -> None:
-        self.changes.append({"at": at, "host": host, "change": change, "why": why})
+        self._changes.append(RunEvent(at, NODE + host, change, why))
         self._tell(f"scale: {host} {change}: {why}")
+
+    def changes(self) -> Iterator[RunEvent]:
+        """What has changed since this was last asked: nodes that were requested, that are ready or that failed."""
+        while self._changes:
+            yield self._changes.popleft()
 
     def _nodes(self) -> Sequence[Node]:
         return self._provider.known_nodes()

@@ -16,7 +16,7 @@ from shoal.api.workloads import Prepared
 from shoal.cluster.base import Tell
 from shoal.cluster.here import Here
 from shoal.errors import Problem, ShoalError, SpecError, several
-from shoal.model import Plan
+from shoal.model import Plan, RunState
 from shoal.shape.base import Watcher
 from shoal.store import (
     RunStore,
@@ -163,7 +163,7 @@ def _begin(
 
 
 def _leave(store: RunStore, here: Here) -> None:
-    never_began = store.state() == "queued"
+    never_began = store.state() is RunState.QUEUED
     store.close()
     if never_began:
         with suppress(ShoalError):  # Why it could not begin is what the person should hear.
@@ -195,7 +195,7 @@ def resume(
     store = succession.opened(home, found, cluster, take_over, here, tell)
     try:
         seals.ensure_trusted(store, lambda: _again(store).spec, here, trust, tell)
-        if not failed and store.state() == "succeeded" and not _more(store):
+        if not failed and store.state() is RunState.SUCCEEDED and not _more(store):
             summary = summarize(store)
             store.close()
             return summary
@@ -304,7 +304,7 @@ def _more(store: RunStore) -> bool:
     )
 
 
-def stop(run: str) -> str:
+def stop(run: str) -> RunState:
     """Ask a run to end, and wait until it has: its state then."""
     here = Here()
     home, name = run_to_change(run)
@@ -320,7 +320,7 @@ def stop(run: str) -> str:
         here.pause(0.05)
         waited += 0.05
     with RunStore.open(home, name, write=False, now=here.now()) as store:
-        return str(store.state())
+        return store.state()
 
 
 def plan(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,9 +15,9 @@ from shoal.api.watching import Watchers
 from shoal.cluster.here import Here
 from shoal.errors import ClusterLost, FileError, ShoalError, StoreError, TakenOver
 from shoal.files.suspension import suspended_at
-from shoal.model import Item, Outcome
+from shoal.model import Item, ItemState, Outcome, RunState
 from shoal.plan.durations import Durations
-from shoal.shape.base import Ended, Progress, Watcher, WorkerUse, drive
+from shoal.shape.base import Ended, Progress, Watcher, drive
 from shoal.store import RunInfo, RunStore
 from shoal.store.driver import BEAT_S, Driver
 from shoal.store.learned import recall_learned, remember_learned
@@ -65,7 +65,7 @@ class Session:
         """What has begun in the record, and cannot begin: others must not take it for running."""
         with suppress(ShoalError):
             if self.store.is_driven_here:
-                self.store.set_state("interrupted", self._here.now())
+                self.store.set_state(RunState.INTERRUPTED, self._here.now())
 
     def _set_up(self, failed: bool) -> None:
         """From here on the run is this driver's."""
@@ -75,7 +75,7 @@ class Session:
         past = self._past()
         waiting = self._waiting() if past.waiting else iter(())
         if (results := job.results()) is not None:
-            store.put("results", results)
+            store.keep(store.kept()._replace(results=results))
         self._engine = machines.engine(store.folder, job.folder, str(self._turn.number))
         try:
             self._shape = job.shape(
@@ -155,7 +155,7 @@ class Session:
             raise
 
     def _once_mended(self, error: FileError) -> str:
-        again = " --failed" if self.store.counts().get("failed") else ""
+        again = " --failed" if self.store.counts().get(ItemState.FAILED) else ""
         return f"{error.hint or 'Look at what is wrong there.'} Then: shoal resume {self.store.run}{again}"
 
     def _leave(self, *, replaced: bool = False) -> None:
@@ -184,6 +184,7 @@ class Session:
             self._next_beat = progress.now + BEAT_S
             self._beat()
         self._look_for_room(progress)
+        self._record_changes()
         if os.path.exists(self._stop_file):
             self._shape.stop()
 
@@ -196,20 +197,21 @@ class Session:
         if said == self._waits:
             return
         self._waits = said
-        self._keep(lambda: self.store.put("waits", said))
+        _unless_disk_is_full(lambda: self.store.keep(self.store.kept()._replace(waits=said)))
         if said is not None:
             self._machines.tell(f"{self.store.run} waits for {said}")
 
-    def _beat(self) -> None:
-        self._keep(lambda: self.store.beat(self._here.now()))
+    def _record_changes(self) -> None:
+        """What was done to the cluster for this run, durably: items may take hours until their next commit."""
+        changes = [] if self._growing is None else list(self._growing.changes())
+        journal = self.store.journal()
+        for change in changes:
+            journal.noted(*change)
+        if changes:
+            _unless_disk_is_full(journal.commit)
 
-    def _keep(self, write: Callable[[], None]) -> None:
-        try:
-            write()
-        except TakenOver:
-            raise
-        except StoreError:
-            return  # Commits see to a disk that is full.
+    def _beat(self) -> None:
+        _unless_disk_is_full(lambda: self.store.beat(self._here.now()))
 
     # Before.
 
@@ -217,7 +219,9 @@ class Session:
         if not self._resumed:
             return Past(learned=self._learned(), turn=self._turn)
         counts = self.store.counts()
-        waiting = sum(counts.get(state, 0) for state in ("waiting", "running", "stopped"))
+        waiting = sum(
+            counts.get(state, 0) for state in (ItemState.WAITING, ItemState.RUNNING, ItemState.STOPPED)
+        )
         return Past(
             self.store.highest_number() + 1,
             self.store.known_contents(),
@@ -234,7 +238,11 @@ class Session:
     def _recorded(self) -> Iterator[Recorded]:
         for record in self.store.items():
             item, state = record.item, record.state
-            outcome = Outcome(state, record.metrics) if state in ("done", "failed", "pruned") else None
+            outcome = (
+                Outcome(state, record.metrics)
+                if state in (ItemState.DONE, ItemState.FAILED, ItemState.PRUNED)
+                else None
+            )
             reports = self.store.reports(item.seq)
             yield Recorded(
                 item, outcome, [(each.step, each.metrics) for each in reports if each.step is not None]
@@ -246,7 +254,7 @@ class Session:
             if self.job.still_wanted(item):
                 yield item
             else:
-                outcome = Outcome("stopped", error="its row is no longer in the table")
+                outcome = Outcome(ItemState.STOPPED, error="its row is no longer in the table")
                 self.store.journal().ended(item.seq, item.attempt, item.used, "", self._began, outcome)
 
     def _durations(self) -> Durations:
@@ -268,7 +276,7 @@ class Session:
         try:
             self.store.journal().commit()
             self.store.write_results()
-            self.store.set_state("interrupted", self._here.now())
+            self.store.set_state(RunState.INTERRUPTED, self._here.now())
         except ShoalError:
             return
 
@@ -276,7 +284,7 @@ class Session:
         """The driver itself failed: say so in the run, as far as the store still can."""
         try:
             self.store.journal().commit()
-            self.store.set_state("failed", self._here.now())
+            self.store.set_state(RunState.FAILED, self._here.now())
         except ShoalError:
             return
 
@@ -288,14 +296,12 @@ class Session:
         counts = self.store.counts()
         conclusion = self._conclude()
         state = self._state(counts, conclusion)
-        self.store.put("workers", [use._asdict() for use in self._shape.worker_uses()])
-        if self._growing is not None:
-            self.store.put("scaling", self._growing.changes)
+        self._record_changes()
         self._tidy()
         suspended_at("end")
         self.store.write_results()
         self.store.set_state(state, now)
-        if state == "succeeded":
+        if state == RunState.SUCCEEDED:
             with suppress(*UNSEEN):  # It only cleans up.
                 self.job.tidy(self._turn)
         self._learn(now)
@@ -304,22 +310,19 @@ class Session:
 
     def _conclude(self) -> Conclusion:
         """What the kind has to say, kept with the run."""
-        done = ((record.item, record.metrics) for record in self.store.items(("done",)))
+        done = ((record.item, record.metrics) for record in self.store.items((ItemState.DONE,)))
         conclusion = self.job.conclude(done, self.store.info(self._here.now()).seconds, self._turn)
-        for key, value in (
-            ("notes", list(conclusion.notes)),
-            (self.job.kind, dict(conclusion.document)),
-        ):
-            if value:
-                self.store.put(key, value)
+        kept = self.store.kept()
+        notes, document = conclusion.notes or kept.notes, dict(conclusion.document) or kept.document
+        self.store.keep(kept._replace(notes=notes, workers=self._shape.worker_uses(), document=document))
         return conclusion
 
-    def _state(self, counts: Any, conclusion: Conclusion) -> str:
+    def _state(self, counts: Mapping[str, int], conclusion: Conclusion) -> RunState:
         verdict = self._shape.verdict()
         if verdict is not None:
             return verdict  # However many failures are allowed: not everything was tried.
-        failed = conclusion.failed or counts.get("failed", 0) > self.job.failures
-        return "failed" if failed else "succeeded"
+        failed = conclusion.failed or counts.get(ItemState.FAILED, 0) > self.job.failures
+        return RunState.FAILED if failed else RunState.SUCCEEDED
 
     def _tidy(self) -> None:
         """Folders that workers were killed in, and that nothing was left in."""
@@ -339,9 +342,19 @@ class Session:
         remember(self.store.home, self.job.fingerprint, "machine", measured, now=now, startup_s=startup)
 
 
+def _unless_disk_is_full(write: Callable[[], None]) -> None:
+    """The commits of items see to a disk that is full."""
+    try:
+        write()
+    except TakenOver:
+        raise
+    except StoreError:
+        return
+
+
 def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:
     """What is to be said of a run that is not running."""
-    info = store.info()
+    info, kept = store.info(), store.kept()
     return Summary(
         info.run,
         info.kind,
@@ -349,12 +362,12 @@ def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:
         info.items,
         info.seconds,
         info.predicted_seconds,
-        store.get("results") or os.path.join(store.folder, "results.csv"),
+        store.results_path(),
         info.best,
         store.folder,
-        workers or [WorkerUse(**use) for use in store.get("workers", [])],
-        [*_notes(info), *store.get("notes", [])],
-        store.get("infer"),
+        workers or kept.workers,
+        [*_notes(info), *kept.notes],
+        kept.document if info.kind == "infer" else None,
     )
 
 
@@ -365,7 +378,7 @@ def all_items(store: RunStore) -> Iterator[Item]:
 
 def _notes(info: RunInfo) -> list[str]:
     """What a person should know, and would not see."""
-    if info.objective is not None and info.best is None and info.items.get("done"):
+    if info.objective is not None and info.best is None and info.items.get(ItemState.DONE):
         metric = info.objective[0]
         return [
             f"no trial reported a number as {metric!r}, which objective: asks for; so there is no best one."

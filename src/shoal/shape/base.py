@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from shoal.model import Item, Outcome
+from shoal.model import Item, Outcome, RunState
+from shoal.model.record import WorkerUse
 
 LOOK_S = 0.05
 """How often running items are looked at for timeouts, and watchers are told."""
@@ -76,17 +77,6 @@ class Progress(NamedTuple):
     """Workers that have ended an item: others may still load something."""
 
 
-class WorkerUse(NamedTuple):
-    """Where one worker's time went."""
-
-    worker: int
-    node: str
-    startup_s: float
-    work_s: float
-    idle_s: float
-    items: int
-
-
 class Watcher(Protocol):
     """Somebody who wants to see. Called from the shape's loop: quick, and never raising."""
 
@@ -127,7 +117,7 @@ class Shape(Protocol):
     def worker_uses(self) -> list[WorkerUse]:
         """Where the time of each worker went so far, those that are gone included."""
 
-    def verdict(self) -> str | None:
+    def verdict(self) -> RunState | None:
         """The state in which the run ends, where that is decided: `stopped`, or `failed` where it gave up early.
 
         None: what became of its items decides.

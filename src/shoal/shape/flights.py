@@ -9,13 +9,25 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from shoal.engine.base import Engine
-from shoal.model import Item, ItemEnded, ItemProgressed, ItemsReturned, ItemStarted, Outcome, WorkerLost
+from shoal.model import (
+    Item,
+    ItemEnded,
+    ItemProgressed,
+    ItemsReturned,
+    ItemStarted,
+    ItemState,
+    LostCause,
+    Outcome,
+    WorkerLost,
+)
 from shoal.shape.base import Policy
 from shoal.shape.journal import Journal
 from shoal.shape.recording import Recording
 from shoal.shape.roster import Flight, Member, Roster
 
 LONGEST_BACKOFF_S = 30.0
+
+BLAMELESS = (LostCause.NODE, LostCause.ROOM)
 
 
 class Landed(NamedTuple):
@@ -141,22 +153,22 @@ class Flights:
             ran = flight.started is not None or event.running == (flight.item.seq, flight.attempt)
             if not ran:
                 yield Back(flight.item)
-            elif event.cause in ("node", "room") or (event.cause == "killed" and flight.cancelled is None):
+            elif event.cause in BLAMELESS or (event.cause == LostCause.KILLED and flight.cancelled is None):
                 # Nobody is to blame, or it had only just followed the one that its worker was killed for.
-                self._journal.requeued(flight.item.seq, flight.attempt, flight.item.used, event.why)
+                flight.lose(self._journal, event.why, event.at, event.cause)
                 self._recording.dirty = True
                 yield Back(flight.item)
             else:
-                yield self._conclude(flight, flight.crashed(event), crashed=True)
+                yield self._conclude(flight, flight.crashed(event), crashed=True, how=event.cause)
 
     # Ends.
 
-    def _conclude(self, flight: Flight, outcome: Outcome, *, crashed: bool) -> Landing:
+    def _conclude(self, flight: Flight, outcome: Outcome, *, crashed: bool, how: str = "") -> Landing:
         item, policy = flight.item, self._policy
-        used = item.used if outcome.state == "stopped" else item.used + 1
+        used = item.used if outcome.state == ItemState.STOPPED else item.used + 1
         self._recording.dirty = True
-        if outcome.state == "failed" and used <= policy.allowed(crashed):
-            self._journal.requeued(item.seq, flight.attempt, used, outcome.error)
+        if outcome.state == ItemState.FAILED and used <= policy.allowed(crashed):
+            flight.requeue(self._journal, used, outcome, how or outcome.state)
             delay = min(LONGEST_BACKOFF_S, policy.backoff_s * 2 ** (used - 1))
             return Again(item._replace(used=used), self._engine.now() + delay, flight.worker.number)
         started = flight.started if flight.started is not None else self._engine.now()
@@ -168,12 +180,12 @@ class Flights:
         for member in self._roster.members.values():
             for flight in list(member.flights.values()):
                 if flight.started is not None:
-                    self._journal.requeued(flight.item.seq, flight.attempt, flight.item.used, why)
+                    flight.lose(self._journal, why, self._engine.now())
                 self._roster.landed(flight)
 
     # Asking them to end.
 
-    def cancel(self, flight: Flight, state: str, why: str) -> None:
+    def cancel(self, flight: Flight, state: ItemState, why: str) -> None:
         """Ask it to end so; its worker is killed when it has not after the grace."""
         if flight.cancelled is None:
             flight.cancelled = (state, why)
@@ -189,6 +201,6 @@ class Flights:
             flight.kill_at = now + self._policy.grace_s
             self._engine.kill(member.number)
         elif flight.cancelled is None and (why := flight.overdue(self._policy, now)) is not None:
-            self.cancel(flight, "failed", why)
+            self.cancel(flight, ItemState.FAILED, why)
         elif stopping:
-            self.cancel(flight, "stopped", "the run was stopped")
+            self.cancel(flight, ItemState.STOPPED, "the run was stopped")

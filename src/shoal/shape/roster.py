@@ -9,8 +9,10 @@ from collections.abc import Iterator
 
 from shoal.engine.base import Engine
 from shoal.errors import EngineError, SpecError
-from shoal.model import Factory, Item, LogSlice, Outcome, Place, WorkerLost, WorkerReady
-from shoal.shape.base import Policy, WorkerUse
+from shoal.model import Factory, Item, ItemState, LogSlice, LostCause, Outcome, Place, WorkerLost, WorkerReady
+from shoal.model.record import Attempt, WorkerUse
+from shoal.shape.base import Policy
+from shoal.shape.journal import Journal
 from shoal.units import format_seconds
 
 MISSING_MODULE = "ModuleNotFoundError: "
@@ -36,7 +38,7 @@ class Flight:
         self.heard: float | None = None
         """When it last reported."""
         self.log: LogSlice | None = None
-        self.cancelled: tuple[str, str] | None = None
+        self.cancelled: tuple[ItemState, str] | None = None
         self.kill_at: float | None = None
 
     def overdue(self, policy: Policy, now: float) -> str | None:
@@ -50,13 +52,25 @@ class Flight:
 
     def timed_out(self, outcome: Outcome) -> bool:
         """Whether that is how it ended: nothing else is cancelled as failed."""
-        return outcome.state == "failed" and self.cancelled == (outcome.state, outcome.error)
+        return outcome.state == ItemState.FAILED and self.cancelled == (outcome.state, outcome.error)
 
     def crashed(self, event: WorkerLost) -> Outcome:
         """What became of the item, which ran when its worker died."""
         started = self.started if self.started is not None else event.at
-        state, error = self.cancelled or ("failed", f"crashed: {event.why}")
+        state, error = self.cancelled or (ItemState.FAILED, f"crashed: {event.why}")
         return Outcome(state, {}, error, max(0.0, event.at - started), self.log)
+
+    def requeue(self, journal: Journal, used: int, outcome: Outcome, how: str) -> None:
+        """Have the item wait again, and this attempt kept as an earlier one."""
+        node, counted = self.worker.node, self.item.used + 1
+        _, _, error, seconds, log, _ = outcome
+        over = Attempt(self.attempt, counted, node, self.started, seconds, how, error, log or self.log)
+        journal.requeued(self.item.seq, self.attempt, used, error, over=over)
+
+    def lose(self, journal: Journal, why: str, at: float, cause: LostCause = LostCause.NODE) -> None:
+        """Nobody is to blame: the item waits again, and has used no attempt."""
+        seconds = 0.0 if self.started is None else max(0.0, at - self.started)
+        self.requeue(journal, self.item.used, Outcome(ItemState.STOPPED, {}, why, seconds), cause)
 
 
 class Member:
@@ -145,7 +159,7 @@ class Roster:
         member = self.members.pop(event.worker, None)
         if member is None:
             return None
-        failed = event.cause == "start" or (member.ready_at is None and event.cause != "node")
+        failed = event.cause == LostCause.START or (member.ready_at is None and event.cause != LostCause.NODE)
         failed = failed and not member.leaving
         self._leave(member)
         if member.current is not None and member.current.started is not None:

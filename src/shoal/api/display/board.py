@@ -99,7 +99,7 @@ class Board:
     @classmethod
     def of(cls, info: RunInfo, total: int | None, inputs_before: int = 0) -> Board:
         """A board for a session that begins now with this run. What earlier sessions did counts as well."""
-        has_past = info.turn > 1 or info.state not in ("queued", "running")
+        has_past = info.turn > 1 or not info.state.is_active
         before = {state: info.items.get(state, 0) for state in FINAL} if has_past else {}
         best = None
         if info.best is not None and info.objective is not None:

@@ -17,16 +17,19 @@ from shoal.model import (
     ItemProgressed,
     ItemsReturned,
     ItemStarted,
+    ItemState,
     LeaseRecalled,
     NodeJoined,
     NodeLost,
     Refused,
+    RunState,
     WorkerLost,
     WorkerReady,
 )
+from shoal.model.record import WorkerUse
 from shoal.plan.chunking import PLENTY
 from shoal.plan.durations import Durations
-from shoal.shape.base import LOOK_S, Ended, Progress, Watcher, WorkerUse, drive
+from shoal.shape.base import LOOK_S, Ended, Progress, Watcher, drive
 from shoal.shape.flights import Again, Landed, Landing
 from shoal.shape.journal import Journal
 from shoal.shape.pool.crew import Crew
@@ -120,10 +123,10 @@ class Pool:
     def stopping(self) -> bool:
         return self._stopping
 
-    def verdict(self) -> str | None:
+    def verdict(self) -> RunState | None:
         if self._gave_up:
-            return "failed"
-        return "stopped" if self._stopping else None
+            return RunState.FAILED
+        return RunState.STOPPED if self._stopping else None
 
     def progress(self) -> Progress:
         now = self._engine.now()
@@ -287,7 +290,7 @@ class Pool:
         flights = self._of(event.worker).flights
         flight = flights.started(event)
         if flight is not None and self._stopping:
-            flights.cancel(flight, "stopped", "the run was stopped")
+            flights.cancel(flight, ItemState.STOPPED, "the run was stopped")
 
     def _on_progressed(self, event: ItemProgressed) -> None:
         flights = self._of(event.worker).flights
@@ -296,7 +299,7 @@ class Pool:
             return
         why = self._source.progressed(flight.item, event.metrics, event.step)
         if why is not None:
-            flights.cancel(flight, "pruned", why)
+            flights.cancel(flight, ItemState.PRUNED, why)
 
     def _on_ended(self, event: ItemEnded) -> None:
         crew = self._of(event.worker)
@@ -332,12 +335,12 @@ class Pool:
     def _conclude(self, crew: Crew, landed: Landed) -> None:
         item, outcome = landed.item, landed.outcome
         self._meter.ended(outcome.state)
-        if outcome.state == "done":
+        if outcome.state == ItemState.DONE:
             self._durations.tell(item.content, item.params, outcome.seconds)
         self._source.ended(item, outcome)
         self._recording.ended(Ended(item, landed.node, landed.started, outcome))
         failures = crew.lane.policy.stop_after
-        if failures is not None and self._meter.counts["failed"] >= failures and not self._stopping:
+        if failures is not None and self._meter.counts[ItemState.FAILED] >= failures and not self._stopping:
             self._gave_up = True
             self.stop()
 
