@@ -16,6 +16,7 @@ from shoal.cluster.here import Here
 from shoal.errors import ClusterLost, FileError, ShoalError, StoreError, TakenOver
 from shoal.files.suspension import suspended_at
 from shoal.model import Item, ItemState, Outcome, RunState
+from shoal.model.states import UNFINISHED
 from shoal.plan.durations import Durations
 from shoal.shape.base import Ended, Progress, Watcher, drive
 from shoal.store import RunInfo, RunStore
@@ -219,9 +220,7 @@ class Session:
         if not self._resumed:
             return Past(learned=self._learned(), turn=self._turn)
         counts = self.store.counts()
-        waiting = sum(
-            counts.get(state, 0) for state in (ItemState.WAITING, ItemState.RUNNING, ItemState.STOPPED)
-        )
+        waiting = sum(counts.get(state, 0) for state in UNFINISHED)
         return Past(
             self.store.highest_number() + 1,
             self.store.known_contents(),
@@ -238,11 +237,7 @@ class Session:
     def _recorded(self) -> Iterator[Recorded]:
         for record in self.store.items():
             item, state = record.item, record.state
-            outcome = (
-                Outcome(state, record.metrics)
-                if state in (ItemState.DONE, ItemState.FAILED, ItemState.PRUNED)
-                else None
-            )
+            outcome = None if state in UNFINISHED else Outcome(state, record.metrics)
             reports = self.store.reports(item.seq)
             yield Recorded(
                 item, outcome, [(each.step, each.metrics) for each in reports if each.step is not None]
