@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from shoal import spec as specs
 from shoal.errors import SpecError
 from shoal.spec import Workload
-from shoal.work.job import PoolJob
+from shoal.work.job import Job
 
 W = TypeVar("W", bound=Workload)
 Target = str | os.PathLike[str] | Callable[..., Any]
@@ -20,7 +20,7 @@ class Prepared(NamedTuple):
     """A checked workload, and all that a resume needs to make it again."""
 
     spec: Workload
-    job: PoolJob
+    job: Job
     document: dict[str, Any]
     rows: Sequence[Mapping[str, Any]] | None = None
     """The rows of a function run, to be kept with it."""
@@ -103,7 +103,7 @@ def job_of(
     limit: int | None = None,
     pickle: str | None = None,
     ceiling: Mapping[str, int] | None = None,
-) -> PoolJob:
+) -> Job:
     """The job of a spec, by its kind; with at most as many workers on each node as `ceiling` says."""
     from shoal.spec import Infer, Sweep
 

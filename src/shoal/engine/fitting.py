@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
 from shoal.errors import CannotPlace
-from shoal.model import Need, Node, Place
+from shoal.model import Asks, Need, Node, Place
 
 SLACK = 1e-6
 
@@ -84,6 +84,11 @@ def capacity(need: Need, nodes: Iterable[Node]) -> int:
     return sum(_copies(need, node) for node in nodes if need.refusal(node) is None)
 
 
+def slots(asks: Asks, node: Node) -> int:
+    """How many workers of those that are asked for the node holds when it is empty: of the sort it holds most of."""
+    return max((capacity(need, [node]) for group in asks for need in group), default=0)
+
+
 def _copies(need: Need, node: Node) -> int:
     limits = [10_000.0]
     if need.cpu > 0:
@@ -95,11 +100,10 @@ def _copies(need: Need, node: Node) -> int:
     return int(min(limits))
 
 
-def spread(workers: int, need: Need, nodes: Iterable[Node]) -> dict[str, int]:
-    """How many of so many workers each node gets: one after the other where the most room is left."""
-    room = {node.host: _copies(need, node) for node in nodes if need.refusal(node) is None}
+def spread(workers: int, room: Mapping[str, int]) -> dict[str, int]:
+    """How many of so many workers each host gets that has room for some: one by one where the most is left."""
     if workers >= sum(room.values()):
-        return room
+        return dict(room)
     left = [(-count, host) for host, count in room.items()]
     heapq.heapify(left)
     found = dict.fromkeys(room, 0)

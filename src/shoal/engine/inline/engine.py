@@ -31,7 +31,9 @@ from shoal.model import (
     ItemEnded,
     ItemsReturned,
     ItemStarted,
+    ItemState,
     LogSlice,
+    LostCause,
     Need,
     Node,
     Outcome,
@@ -40,7 +42,7 @@ from shoal.model import (
     WorkerReady,
 )
 
-STOPPED = ("stopped", "the run was stopped")
+STOPPED = (ItemState.STOPPED, "the run was stopped")
 
 
 class _Gone(Exception):  # noqa: N818 - a state: the worker has said why it goes
@@ -154,7 +156,7 @@ class InlineEngine:
 
     def kill(self, worker: int) -> None:
         if worker in self._workers:
-            self._workers[worker].cause = "killed"
+            self._workers[worker].cause = LostCause.KILLED
             self._lose(self._workers[worker])
 
     # Events.
