@@ -159,9 +159,17 @@ def test_an_interrupt_ends_the_item_as_stopped_after_the_driver_has_heard_it(
 def test_a_command_is_a_process_without_input_whose_output_is_kept_and_shown_and_which_takes_no_others_along(
     engine: InlineEngine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    ours, typed = os.dup(0), os.memfd_create("typed")
+    os.pwrite(typed, b"for the debugger", 0)
     with subprocess.Popen(["sleep", "60"]) as other:
         start(engine, tmp_path, "Command", Item(1, "t1", {}))
-        [end] = of(ItemEnded, collect(engine, ended(1), 20))
+        try:
+            os.dup2(typed, 0)
+            [end] = of(ItemEnded, collect(engine, ended(1), 20))
+        finally:
+            os.dup2(ours, 0)
+            os.close(ours)
+            os.close(typed)
         assert other.poll() is None, "a child of the driver's own was killed"
         other.kill()
     assert end.outcome.state == "done", end.outcome.error

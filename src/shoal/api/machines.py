@@ -158,12 +158,8 @@ class InlineMachines(Machines):
         from shoal.engine.inline.engine import InlineEngine
         from shoal.engine.local.leases import Leases, table_path
 
-        return InlineEngine(
-            self.nodes,
-            root,
-            Leases(self.nodes, self.scope, table_path(), os.path.basename(root)),
-            session=session,
-        )
+        leases = Leases(self.nodes, self.scope, table_path(), os.path.basename(root))
+        return InlineEngine(self.nodes, root, leases, session=session)
 
 
 def machines(cluster: str | None, tell: Tell = lambda line: None, *, inline: bool = False) -> Machines:
