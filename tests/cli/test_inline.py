@@ -13,6 +13,8 @@ from contextlib import suppress
 
 import pytest
 
+from shoal.cli import main
+
 from .conftest import command, environment
 
 FUNCTION = """\
@@ -50,18 +52,22 @@ def scores(shoal):
     return {row["x"]: (row["state"], row.get("score")) for row in rows}
 
 
-def test_items_run_one_at_a_time_in_this_process_and_are_recorded(shoal, workload, tmp_path):
-    workload('open("pids", "a").write(f"{os.getpid()} {os.getppid()}\\n")')
+def test_items_run_one_at_a_time_in_this_process_and_an_exception_fails_its_item_alone(
+    shoal, workload, tmp_path
+):
+    workload('open("pids", "a").write(f"{os.getpid()}\\n"); assert x != 2, "two is wrong"')
     done = shoal("run", "tune.yaml", "--inline", "--json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    assert (document["state"], document["items"]["done"]) == ("succeeded", 3)
-    assert scores(shoal) == {1: ("done", 2), 2: ("done", 4), 3: ("done", 6)}
-    assert "trained 2" in done.stderr, "what items print is seen, beside the results"
-    assert shoal("logs", "last").stdout.count("trained") == 3
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["state"] == "failed", "what items print is not among the results"
+    assert scores(shoal) == {1: ("done", 2), 2: ("failed", None), 3: ("done", 6)}
+    assert "trained 3" in done.stderr
+    assert "Traceback (most recent call last)" in done.stderr
+    assert "failed: t0002 on" in done.stderr
+    assert "AssertionError: two is wrong (model.py:7)" in done.stderr
+    log = shoal("logs", "last").stdout
+    assert (log.count("trained"), log.count("Traceback")) == (2, 1)
     pids = (tmp_path / "pids").read_text().splitlines()
-    assert len(pids) == 3
-    assert len(set(pids)) == 1
+    assert (len(pids), len(set(pids))) == (3, 1)
     assert not list(tmp_path.glob(".shoal/runs/*/items/*"))
 
 
@@ -118,16 +124,6 @@ def test_a_debugger_around_the_command_stops_at_breakpoints_in_functions(shoal, 
     assert scores(shoal) == {1: ("done", 2), 2: ("done", 4), 3: ("done", 6)}
 
 
-def test_an_exception_fails_its_item_alone_and_its_traceback_is_on_stderr(shoal, workload):
-    workload('assert x != 2, "two is wrong"')
-    done = shoal("run", "tune.yaml", "--inline")
-    assert done.returncode == 1
-    assert 'assert x != 2, "two is wrong"' in done.stderr
-    assert "Traceback (most recent call last)" in done.stderr
-    assert scores(shoal) == {1: ("done", 2), 2: ("failed", None), 3: ("done", 6)}
-    assert "Failed: t0002: AssertionError: two is wrong (model.py:7)" in done.stderr
-
-
 def test_ctrl_c_ends_the_item_that_runs_and_stops_the_run(start, shoal, workload, tmp_path):
     workload('x == 2 and (open("asleep", "w"), time.sleep(60))')
     process = start("run", "tune.yaml", "--inline")
@@ -145,20 +141,18 @@ def test_ctrl_c_ends_the_item_that_runs_and_stops_the_run(start, shoal, workload
     assert {state for state, _ in scores(shoal).values()} == {"done"}
 
 
-@pytest.mark.parametrize("option", ["--cluster=c.yaml", "--detach"])
-def test_what_runs_elsewhere_cannot_run_inline(shoal, workload, tmp_path, option):
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--cluster=c.yaml"], "in this process, or on the nodes of a cluster"),
+        (["--detach"], "in this process, or is handed to a cluster"),
+        (["--set=requirements=[shoal-of-nothing]"], "requirements: shoal-of-nothing: not installed"),
+    ],
+    ids=["a cluster", "detached", "packages"],
+)
+def test_what_cannot_run_in_this_process_is_refused(workload, tmp_path, monkeypatch, capsys, options, words):
     workload()
-    done = shoal("run", "tune.yaml", "--inline", option)
-    assert done.returncode == 2
-    assert "not both" in done.stderr
-    assert not (tmp_path / ".shoal" / "runs").exists()
-
-
-def test_packages_that_are_not_installed_are_refused_and_not_installed(shoal, workload, tmp_path):
-    workload()
-    with open(tmp_path / "tune.yaml", "a") as file:
-        file.write("requirements: [shoal-of-nothing]\n")
-    done = shoal("run", "tune.yaml", "--inline")
-    assert done.returncode == 2
-    assert "requirements: shoal-of-nothing: not installed" in done.stderr
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "tune.yaml", "--inline", *options]) == 2
+    assert words in capsys.readouterr().err
     assert not (tmp_path / ".shoal" / "runs").exists()

@@ -26,6 +26,8 @@ def engine_at(folder: Path, nodes: Sequence[Node]) -> InlineEngine:
 
 
 class TestInlineEngine(EngineContract, isolated=False):
+    quiet_s = 0.05  # Nothing happens here but in `wait`.
+
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
         self.folder = tmp_path
