@@ -15,6 +15,7 @@ import shoal
 import shoal.errors
 from needs import MODULES as EXTRA_MODULES
 from shoal.errors import Problem, ShoalError, SpecError
+from shoal.kinds import KINDS, workloads
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "shoal"
@@ -74,6 +75,41 @@ def world(tree: ast.AST) -> Iterator[str]:
                 yield f"line {node.lineno}: os.{node.attr}"
             if node.value.id in ("datetime", "date") and node.attr in ("now", "utcnow", "today"):
                 yield f"line {node.lineno}: {node.value.id}.{node.attr}"
+
+
+NAMES_A_KIND = {
+    "kinds.py": "the table of kinds",
+    "spec/__init__.py": "names of sections, for those who read files",
+    "api/functions.py": "functions and rows are a sweep",
+}
+"""Modules outside of the kinds that may name one."""
+
+
+def test_nobody_asks_which_kind_of_work_it_is() -> None:
+    own = {f"work/{kind}/" for kind in workloads()} | {f"spec/{kind}.py" for kind in workloads()}
+    others = [
+        path for path in MODULES if not name(path).startswith(tuple(own)) and name(path) not in NAMES_A_KIND
+    ]
+    found = {name(path): list(kinds_named(tree_of(path))) for path in others}
+    assert {path: uses for path, uses in found.items() if uses} == {}
+
+
+def kinds_named(tree: ast.AST) -> Iterator[str]:
+    """Where a module depends on what kind of work something is: let the kind say it, in a method of `Kind`."""
+    sections = {KINDS[kind].section.partition(":")[2] for kind in workloads()}
+    packages = tuple(f"shoal.{layer}.{kind}" for layer in ("work", "spec") for kind in workloads())
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if text in workloads() or text.startswith(packages):
+                yield f"line {node.lineno}: {text!r}"
+            case ast.Attribute(attr=attribute) if attribute in workloads():
+                yield f"line {node.lineno}: .{attribute}"
+            case ast.ImportFrom(module=str(module), names=names):
+                imported = sections & {each.name for each in names} if module.startswith("shoal.spec") else ()
+                if imported or module.startswith(packages) or (module + ".").startswith(packages):
+                    yield f"line {node.lineno}: import from {module}"
+            case ast.Import(names=names) if any(each.name.startswith(packages) for each in names):
+                yield f"line {node.lineno}: import"
 
 
 def test_nobody_asks_which_provider_a_cluster_has() -> None:

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from shoal.api import inference
 from shoal.api.display import Display
 from shoal.api.session import Session, read_only
 from shoal.api.summary import Summary
 from shoal.errors import ClusterLost
 from shoal.shape.pool import Ended, Progress, Watcher
 from shoal.store import RunStore
+from shoal.work.kind import Kind, kind_of
 
 
 class Run:
@@ -118,14 +118,9 @@ class Run:
 
         A row is an item; of an inference, a row of its output.
         """
-        with read_only(self.folder) as store:
-            of_output = _is_inference(store)
         while (item := self._next_ended()) is not None:
             with read_only(self.folder) as store:
-                if of_output:
-                    yield from inference.rows_of(store, store.item(item).item.seq)
-                else:
-                    yield store.row(item)
+                yield from self._kind(store).rows_of(store, item)
         self._ended.put(None)
         if self._failure is not None:
             raise self._failure
@@ -162,7 +157,7 @@ class Run:
     def rows(self) -> list[dict[str, Any]]:
         """Every item's row as it is now; of an inference, the rows of its output so far."""
         with read_only(self.folder) as store:
-            return list(inference.rows(store) if _is_inference(store) else store.rows())
+            return list(self._kind(store).rows(store))
 
     def table(self) -> Any:
         """The rows as a pyarrow table (`.to_pandas()` where pandas is installed).
@@ -170,11 +165,11 @@ class Run:
         A column whose values have several types is text, as in results.parquet. Of an inference it is its output.
         """
         with read_only(self.folder) as store:
-            return inference.table(store) if _is_inference(store) else store.table()
+            return self._kind(store).table(store)
+
+    @staticmethod
+    def _kind(store: RunStore) -> Kind:
+        return kind_of(store.info().kind)
 
     def __repr__(self) -> str:
         return f"<Run {self.id}: {self.state}>"
-
-
-def _is_inference(store: RunStore) -> bool:
-    return store.info().kind == "infer"

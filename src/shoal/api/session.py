@@ -338,7 +338,7 @@ def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:
         store.folder,
         workers or [WorkerUse(**use) for use in store.get("workers", [])],
         [*_notes(info), *store.get("notes", [])],
-        store.get("infer"),
+        store.get(info.kind),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal.errors import NotFound, SpecError
+from shoal.kinds import workloads
 
 from .kinds import kind_of, section_of
 from .nodes import Node
@@ -35,8 +36,9 @@ def loads(text: str, *, folder: str, label: str, sets: Sequence[str] = (), kind:
     root = compose(text, problems, origin=label)
     if root is None or root.value is None:
         if not problems:
+            first = workloads()[0]
             problems.add(
-                "the file is empty", hint="Start with kind: sweep, or let shoal init write an example."
+                "the file is empty", hint=f"Start with kind: {first}, or let shoal init write an example."
             )
         problems.raise_any()
     assert root is not None
