@@ -86,27 +86,28 @@ NAMES_A_KIND = {
 
 
 def test_nobody_asks_which_kind_of_work_it_is() -> None:
-    own = {f"work/{kind}/" for kind in workloads()} | {f"spec/{kind}.py" for kind in workloads()}
-    others = [
-        path for path in MODULES if not name(path).startswith(tuple(own)) and name(path) not in NAMES_A_KIND
-    ]
-    found = {name(path): list(kinds_named(tree_of(path))) for path in others}
+    others = [path for path in MODULES if name(path) not in NAMES_A_KIND]
+    found = {name(path): list(kinds_named(tree_of(path), foreign_kinds(path))) for path in others}
     assert {path: uses for path, uses in found.items() if uses} == {}
 
 
-def kinds_named(tree: ast.AST) -> Iterator[str]:
+def foreign_kinds(path: Path) -> list[str]:
+    return [kind for kind in workloads() if not name(path).startswith((f"work/{kind}/", f"spec/{kind}.py"))]
+
+
+def kinds_named(tree: ast.AST, kinds: list[str]) -> Iterator[str]:
     """Where a module depends on what kind of work something is: let the kind say it, in a method of `Kind`."""
-    sections = {KINDS[kind].section.partition(":")[2] for kind in workloads()}
-    packages = tuple(f"shoal.{layer}.{kind}" for layer in ("work", "spec") for kind in workloads())
+    sections = {KINDS[kind].section.partition(":")[2] for kind in kinds}
+    packages = tuple(f"shoal.{layer}.{kind}" for layer in ("work", "spec") for kind in kinds)
     for node in ast.walk(tree):
         match node:
-            case ast.Constant(value=str(text)) if text in workloads() or text.startswith(packages):
+            case ast.Constant(value=str(text)) if text in kinds or text.startswith(packages):
                 yield f"line {node.lineno}: {text!r}"
-            case ast.Attribute(attr=attribute) if attribute in workloads():
+            case ast.Attribute(attr=attribute) if attribute in kinds:
                 yield f"line {node.lineno}: .{attribute}"
             case ast.ImportFrom(module=str(module), names=names):
-                imported = sections & {each.name for each in names} if module.startswith("shoal.spec") else ()
-                if imported or module.startswith(packages) or (module + ".").startswith(packages):
+                imported = sections & {each.name for each in names} if module == "shoal.spec" else ()
+                if imported or module.startswith(packages):
                     yield f"line {node.lineno}: import from {module}"
             case ast.Import(names=names) if any(each.name.startswith(packages) for each in names):
                 yield f"line {node.lineno}: import"

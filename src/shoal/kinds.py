@@ -11,7 +11,7 @@ class Entry(NamedTuple):
     work: str | None = None
     """The module whose `KIND` is the `work.kind.Kind`; None where the file is no workload."""
     preload: tuple[str, ...] = ()
-    """Modules that most workers of this kind need."""
+    """Modules that most of its workers need. Those of the usual kind are loaded before a workload is read."""
 
 
 KINDS: dict[str, Entry] = {
@@ -19,7 +19,7 @@ KINDS: dict[str, Entry] = {
     "infer": Entry("shoal.spec.infer:Infer", "shoal.work.infer.kind"),
     "cluster": Entry("shoal.spec.cluster:Cluster"),
 }
-"""By name. The first is the most common one: what its workers need is loaded before a workload is read."""
+"""By name; the most usual one is the first."""
 
 
 def workloads() -> tuple[str, ...]:
@@ -28,9 +28,5 @@ def workloads() -> tuple[str, ...]:
 
 
 def usual() -> Entry:
+    """The kind that most runs are of."""
     return next(iter(KINDS.values()))
-
-
-def listed(names: tuple[str, ...]) -> str:
-    """`sweep, infer or cluster`."""
-    return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

@@ -118,9 +118,11 @@ class Run:
 
         A row is an item; of an inference, a row of its output.
         """
+        with read_only(self.folder) as store:
+            kind = _kind(store)
         while (item := self._next_ended()) is not None:
             with read_only(self.folder) as store:
-                yield from self._kind(store).rows_of(store, item)
+                yield from kind.rows_of(store, item)
         self._ended.put(None)
         if self._failure is not None:
             raise self._failure
@@ -157,7 +159,7 @@ class Run:
     def rows(self) -> list[dict[str, Any]]:
         """Every item's row as it is now; of an inference, the rows of its output so far."""
         with read_only(self.folder) as store:
-            return list(self._kind(store).rows(store))
+            return list(_kind(store).rows(store))
 
     def table(self) -> Any:
         """The rows as a pyarrow table (`.to_pandas()` where pandas is installed).
@@ -165,11 +167,11 @@ class Run:
         A column whose values have several types is text, as in results.parquet. Of an inference it is its output.
         """
         with read_only(self.folder) as store:
-            return self._kind(store).table(store)
-
-    @staticmethod
-    def _kind(store: RunStore) -> Kind:
-        return kind_of(store.info().kind)
+            return _kind(store).table(store)
 
     def __repr__(self) -> str:
         return f"<Run {self.id}: {self.state}>"
+
+
+def _kind(store: RunStore) -> Kind:
+    return kind_of(store.info().kind)

@@ -44,7 +44,7 @@ def ensure_limit(limit: object) -> None:
 
 def what_runs(spec: Workload) -> str:
     """The code that a workload names, in a few words."""
-    section = getattr(spec, "run", None) or getattr(spec, "model", None)
+    section = getattr(spec, kind_of(spec.kind).code, None)
     named = [(name, getattr(section, name)) for name in getattr(section, "exactly_one", ())]
     return ", ".join(f"{name} {value}" for name, value in named if value is not None)
 

@@ -9,7 +9,7 @@ import click
 
 from shoal.cli.output import echo, echo_json, say
 from shoal.errors import SpecError, unknown
-from shoal.kinds import KINDS, listed, workloads
+from shoal.kinds import KINDS, workloads
 from shoal.work.kind import kind_of
 
 CLUSTER = """\
@@ -25,7 +25,8 @@ nodes:
   - {host: node2, cpu: 1}
 """
 
-KIND_IS = f"KIND is {listed(tuple(KINDS))}."
+*_NAMES, _LAST = KINDS
+KIND_IS = f"KIND is {', '.join(_NAMES)} or {_LAST}."
 
 
 @click.command(
@@ -47,10 +48,8 @@ def init_command(kind: str) -> None:
         _write(name, text)
         echo(name)
     first = next(iter(files))
-    is_workload = kind in workloads()
-    say(
-        f"Run it with: shoal run {first}" if is_workload else f"Use it with: shoal run FILE --cluster {first}"
-    )
+    can_be_run = kind in workloads()
+    say(f"Run it with: shoal run {first}" if can_be_run else f"Use it with: shoal run FILE --cluster {first}")
 
 
 def samples_of(kind: str) -> Mapping[str, str]:

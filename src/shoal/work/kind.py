@@ -67,6 +67,8 @@ class Kind:
     """Whether its results are rows of an output of its own, and not one row for each item."""
     is_compared = False
     """Whether its items are comparable: then one may be best, and those with equal parameters have averages."""
+    code = ""
+    """The section of a workload that names the code to run."""
     extras: Mapping[str, Extra] = {}
     """By the module that is imported."""
 

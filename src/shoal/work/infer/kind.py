@@ -32,6 +32,7 @@ class InferKind(Kind):
     unit = "input"
     counted_by = ("rows", "errors")
     has_output = True
+    code = "model"
     extras: Mapping[str, Extra] = {
         "numpy": Extra("numpy", "images and model files", "infer"),
         "PIL": Extra("Pillow", "images", "infer"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal import words
@@ -41,10 +41,8 @@ class Curve(NamedTuple):
     points: list[Mapping[str, Any]]
     scaling: list[tuple[int, float]]
     """Inputs a second of a node, by workers."""
-    law: list[tuple[int, float]]
-    """The same by the law of scalability; empty where two numbers of workers were not measured."""
-    contention: float
-    coherence: float
+    law: Usl | None
+    """Of scalability; None where two numbers of workers were not measured."""
     arrangements: list[Mapping[str, Any]]
     differences: Mapping[str, float]
 
@@ -171,7 +169,7 @@ def _by_workers(curve: Curve) -> list[Block]:
             f"{words.some(count, 'worker')}: {format_number(rate)} a second" for count, rate in curve.scaling
         ],
     )
-    law = Series("the law of scalability", curve.law, "line", 1)
+    law = Series("the law of scalability", _by_law(curve), "line", 1)
     others = Series(
         "other arrangements that were tried",
         [(entry["workers"], entry["node_rate"]) for entry in tried],
@@ -182,15 +180,24 @@ def _by_workers(curve: Curve) -> list[Block]:
     at_work = curve.chosen.get("at_work")
     rings = [Ring(count, rate, "chosen") for count, rate in curve.scaling if count == at_work]
     x, y = Scale("workers", from_zero=True, least=1.0), Scale("inputs a second of a node", from_zero=True)
-    return [Heading("Inputs a second of a node, by workers"), Chart(x, y, series, rings), *_of_law(curve)]
+    return [Heading("Inputs a second of a node, by workers"), Chart(x, y, series, rings), *_of_law(curve.law)]
 
 
-def _of_law(curve: Curve) -> list[Block]:
-    if not curve.law:
+def _by_law(curve: Curve) -> list[tuple[int, float]]:
+    """A little beyond what was measured."""
+    beyond = max([count * 5 // 4 for count, _ in curve.scaling], default=1) + 1
+    every = max(1, beyond // 50)
+    return (
+        [(count, curve.law.throughput(count)) for count in range(1, beyond + 1, every)] if curve.law else []
+    )
+
+
+def _of_law(law: Usl | None) -> list[Block]:
+    if law is None:
         return []
     text = (
-        f"The law that fits best has contention {curve.contention:.2g} (what workers do one after the other) and"
-        f" coherence {curve.coherence:.2g} (what each pair of them costs)."
+        f"The law that fits best has contention {law.contention:.2g} (what workers do one after the other) and"
+        f" coherence {law.coherence:.2g} (what each pair of them costs)."
     )
     return [Paragraph(text, is_note=True)]
 
@@ -240,7 +247,7 @@ def _errors(document: Mapping[str, Any]) -> list[Section]:
     errors, reasons = document.get("errors") or 0, document.get("reasons") or {}
     if not errors:
         return []
-    shown = _most_frequent(reasons.items())
+    shown = sorted(reasons.items(), key=lambda pair: -pair[1])[:REASONS_SHOWN]
     rows = [(words.shortened(words.printable(why), LONGEST_REASON), f"{count:,}") for why, count in shown]
     rest = errors - sum(count for _, count in shown)
     blocks: list[Block] = [Table(("reason", "inputs"), rows, ("inputs",))] if rows else []
@@ -250,43 +257,17 @@ def _errors(document: Mapping[str, Any]) -> list[Section]:
     return [Section("Inputs that could not be used", blocks)]
 
 
-def _most_frequent(reasons: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-    return sorted(reasons, key=lambda pair: -pair[1])[:REASONS_SHOWN]
-
-
-# From what a run keeps.
-
-
 def _curve_of(kind: str, document: Mapping[str, Any]) -> Curve:
-    chosen = document.get("chosen") or {}
-    points = document.get("points") or []
+    """From what a run keeps. Where this one measured nothing, what earlier ones did with the chosen setting."""
+    chosen, points = document.get("chosen") or {}, document.get("points") or []
     scaling = [(int(count), float(rate)) for count, rate in document.get("scaling") or []]
-    law = Usl(**document["usl"]) if document.get("usl") and len(scaling) > 1 else None
-    most = max([count for count, _ in scaling] or [1])
+    alike = [point for point in points if _is_chosen(point, chosen)]
     return Curve(
         kind,
         chosen,
         points,
-        scaling or _earlier(chosen, points),
-        [(count, law.throughput(count)) for count in _counts(most)] if law is not None else [],
-        law.contention if law is not None else 0.0,
-        law.coherence if law is not None else 0.0,
+        scaling or sorted((int(each["workers"]), float(each["node_rate"])) for each in alike),
+        Usl(**document["usl"]) if document.get("usl") and len(scaling) > 1 else None,
         document.get("arrangements") or [],
         document.get("differences") or {},
     )
-
-
-def _counts(most: int) -> Sequence[int]:
-    """Numbers of workers to draw the law at: a little beyond what was measured."""
-    beyond = most + max(1, most // 4)
-    return range(1, beyond + 1, max(1, beyond // 50))
-
-
-def _earlier(chosen: Mapping[str, Any], points: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
-    """What earlier runs measured of the chosen setting, where this one measured nothing."""
-    alike = [
-        each
-        for each in points
-        if all(each[name] == chosen.get(name) for name in ("runtime", "batch", "threads"))
-    ]
-    return sorted((int(each["workers"]), float(each["node_rate"])) for each in alike)

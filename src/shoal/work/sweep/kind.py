@@ -20,6 +20,7 @@ class SweepKind(Kind):
     noun = "sweep"
     unit = "trial"
     is_compared = True
+    code = "run"
 
     def samples(self) -> Mapping[str, str]:
         from shoal.work.sweep.samples import SAMPLES
