@@ -14,7 +14,7 @@ from .cell import RESERVED, Cell
 if TYPE_CHECKING:
     from .cluster import Cluster, ClusterNode, Location, Scale
     from .infer import ImagePreparation, Infer, Input, ModelFile, Output, Postprocess, Preprocess, Tune
-    from .kinds import ANY
+    from .loading import ANY
     from .search import SearchRange
     from .sweep import Objective, Run, Sweep, Trials
     from .workload import Limits, Placement, Resources, Spec, Workload
@@ -23,7 +23,7 @@ StrPath: TypeAlias = "str | os.PathLike[str]"
 
 _LATE = {
     **dict.fromkeys(("Cluster", "ClusterNode", "Location", "Scale"), "cluster"),
-    "ANY": "kinds",
+    "ANY": "loading",
     **dict.fromkeys(("Limits", "Placement", "Resources", "Spec", "Workload"), "workload"),
     **dict.fromkeys(("Objective", "Run", "Sweep", "Trials"), "sweep"),
     **dict.fromkeys(
@@ -127,7 +127,7 @@ def schema(kind: str) -> dict[str, Any]:
     from shoal.kinds import KINDS
 
     from .json_schema import file_schema
-    from .kinds import section_of
+    from .loading import section_of
 
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
