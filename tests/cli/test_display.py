@@ -11,8 +11,7 @@ from shoal import words
 from shoal.api.display import Silent, board, display_for_python, live, notebook, plain
 from shoal.api.display.board import Best, Board, Estimate, Units
 from shoal.model import Item, Outcome
-from shoal.shape.pool import Ended, Progress
-from shoal.shape.pool.values import Running
+from shoal.shape.base import Ended, Progress, Running
 from shoal.work.infer.kind import KIND
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from shoal import words
 from shoal.api.reading import open_run
 from shoal.cluster.here import Here
-from shoal.shape.pool import WorkerUse
+from shoal.model.record import RunEvent, WorkerUse
 from shoal.store import RunInfo
 from shoal.work.kind import kind_of
 from shoal.work.pages import Page
@@ -17,8 +16,7 @@ from shoal.work.pages import Page
 MOST_REASONS = 1000
 """Different ones that are told apart; what comes later counts as others."""
 REASONS_SHOWN = 10
-MOST_CHANGES = 50
-ENDED = ("succeeded", "failed", "stopped")
+MOST_EVENTS = 50
 
 
 class Reason(NamedTuple):
@@ -46,8 +44,8 @@ class Overview(NamedTuple):
     """Of the plan."""
     found_out: list[Mapping[str, Any]]
     """While it ran."""
-    changes: list[Mapping[str, Any]]
-    """Nodes that were started and ended for it: the latest."""
+    events: list[RunEvent]
+    """What happened to it, with reasons: the latest."""
     workers: list[WorkerUse]
     """Of its last session; none before that has ended."""
     failures: Reasons
@@ -58,24 +56,24 @@ class Overview(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        return self.info.state in ENDED
+        return self.info.state.has_ended
 
 
 def overview(run: str) -> Overview:
     """A run by id, unique prefix, name or `last`, as it is now, whatever its state. Takes no lock."""
     with open_run(run) as store:
         now = Here().now()
-        info = store.info(now)
+        info, kept = store.info(now), store.kept()
         kind = kind_of(info.kind)
         return Overview(
             info,
             now,
-            store.get("results") or os.path.join(store.folder, "results.csv"),
-            list(store.get("notes", [])),
+            store.results_path(),
+            list(kept.notes),
             list((store.plan() or {}).get("decisions") or []),
             kind.decisions(store),
-            list(store.get("scaling", []))[-MOST_CHANGES:],
-            [WorkerUse(**use) for use in store.get("workers", [])],
+            store.events()[-MOST_EVENTS:],
+            list(kept.workers),
             _reasons((row["item"], words.sentence(row["error"])) for row in store.rows(("failed",))),
             kind.item,
             kind.page(store, info),

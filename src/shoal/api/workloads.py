@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from shoal import spec as specs
 from shoal.errors import SpecError
 from shoal.spec import Workload
-from shoal.work.job import PoolJob
+from shoal.work.job import Job
 from shoal.work.kind import kind_of
 
 
@@ -17,7 +17,7 @@ class Prepared(NamedTuple):
     """A checked workload, and all that a resume needs to make it again."""
 
     spec: Workload
-    job: PoolJob
+    job: Job
     document: dict[str, Any]
     rows: Sequence[Mapping[str, Any]] | None = None
     """The rows of a function run, to be kept with it."""
@@ -49,6 +49,6 @@ def what_runs(spec: Workload) -> str:
     return ", ".join(f"{name} {value}" for name, value in named if value is not None)
 
 
-def job_of(spec: Workload, *, limit: int | None = None) -> PoolJob:
+def job_of(spec: Workload, *, limit: int | None = None) -> Job:
     """The job of a spec, by its kind."""
     return kind_of(spec.kind).prepare(spec, limit=limit)

@@ -35,7 +35,7 @@ def _sections(found: Overview) -> list[Markup]:
         sections.prediction(found),
         sections.failures(found),
         sections.workers(found),
-        sections.changes(found),
+        sections.events(found),
         sections.decisions(found),
     ]
 

@@ -18,7 +18,7 @@ from shoal.spec.cell import RESERVED
 if TYPE_CHECKING:
     from shoal.spec import Workload
     from shoal.store import RunInfo, RunStore
-    from shoal.work.job import PoolJob
+    from shoal.work.job import Job
     from shoal.work.pages import Page
 
 ROWS_SHOWN = 20
@@ -84,7 +84,7 @@ class Kind:
         """The files of a small example, by name. The first is the workload."""
         return {}
 
-    def prepare(self, spec: Workload, *, limit: int | None = None) -> PoolJob:
+    def prepare(self, spec: Workload, *, limit: int | None = None) -> Job:
         """Check everything that can be known to be wrong, all at once: `SpecError`; else the job."""
         raise NotImplementedError
 
@@ -114,8 +114,7 @@ class Kind:
 
     def document(self, store: RunStore) -> Mapping[str, Any] | None:
         """What the run came to, as its last session kept it; None before that."""
-        found: Mapping[str, Any] | None = store.get(self.name)
-        return found
+        return store.kept().document
 
     def in_words(self, document: Mapping[str, Any]) -> list[str]:
         """What the run came to, as lines."""

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shoal import words
-from shoal.shape.pool import Ended, Progress
-from shoal.shape.pool.values import Running
+from shoal.shape.base import Ended, Progress, Running
 from shoal.store import RunInfo, RunStore
 from shoal.units import format_seconds
 from shoal.work.kind import Kind, kind_of
@@ -115,7 +114,7 @@ class Board:
     @classmethod
     def of(cls, info: RunInfo, total: int | None, store: RunStore) -> Board:
         """A board for a session that begins now with this run. What earlier sessions did counts as well."""
-        has_past = info.turn > 1 or info.state not in ("queued", "running")
+        has_past = info.turn > 1 or not info.state.is_active
         before = {state: info.items.get(state, 0) for state in FINAL} if has_past else {}
         best = None
         if info.best is not None and info.objective is not None:

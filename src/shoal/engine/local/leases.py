@@ -36,11 +36,23 @@ def table_path() -> str:
     return os.path.join(own_folder(base), "leases.json")
 
 
+def holders(scope: str, run: str) -> list[str]:
+    """The other runs whose drivers hold places of these nodes now."""
+    try:
+        with open(table_path(), "rb") as file:
+            drivers = _alive(_parse(file.read()))
+    except OSError:
+        return []
+    entries = [entry for entry in drivers.values() if entry["scope"] == scope and entry["places"]]
+    return sorted({entry["run"] for entry in entries if entry.get("run", run) != run})
+
+
 class Leases:
     """One driver's part in the table, for one set of nodes (`scope`). Not thread-safe; the engine's loop owns it."""
 
-    def __init__(self, nodes: Sequence[Node], scope: str, path: str) -> None:
+    def __init__(self, nodes: Sequence[Node], scope: str, path: str, run: str = "") -> None:
         self._nodes = list(nodes)
+        self._run = run
         self._scope = scope
         self._path = path
         self._held: dict[int, Place] = {}
@@ -162,6 +174,7 @@ class Leases:
             "pid": os.getpid(),
             "start": self._start,
             "scope": self._scope,
+            "run": self._run,
             "want_more": self._want_more,
             "places": [
                 [place.id, place.host, place.need.cpu, place.need.gpu, place.need.memory_bytes, place.devices]

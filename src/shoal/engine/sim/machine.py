@@ -20,6 +20,7 @@ from shoal.model import (
     ItemProgressed,
     ItemsReturned,
     ItemStarted,
+    LostCause,
     Node,
     Outcome,
     Place,
@@ -109,7 +110,7 @@ class Worker:
         if not self.alive:
             return
         if not self.driver.present:
-            self.die("ended", "Its driver is gone.")
+            self.die(LostCause.ENDED, "Its driver is gone.")
             return
         self.machine.workers[self.id] = self
         self._spawned = self.machine.clock.now
@@ -137,7 +138,7 @@ class Worker:
             self._ending = True
             self._next()
 
-    def die(self, cause: str, why: str) -> None:
+    def die(self, cause: LostCause, why: str) -> None:
         """The process ends; the node says so."""
         if self.alive:
             self.vanish()
@@ -145,7 +146,8 @@ class Worker:
 
     def fall(self) -> None:
         """It dies by itself; before it is ready, that counts as a failed start."""
-        self.die("crash" if self._ready else "start", "The worker was killed by signal 9.")
+        cause = LostCause.CRASH if self._ready else LostCause.START
+        self.die(cause, "The worker was killed by signal 9.")
 
     def vanish(self) -> None:
         self.alive = False
@@ -167,7 +169,7 @@ class Worker:
         if token != self._token:
             return
         if error is not None:
-            self.die("start", error)
+            self.die(LostCause.START, error)
             return
         self._ready = True
         now = self.machine.clock.now
@@ -180,7 +182,7 @@ class Worker:
         if self._queue:
             self._begin(self._queue.popleft())
         elif self._ending:
-            self.die("ended", "It was asked to end.")
+            self.die(LostCause.ENDED, "It was asked to end.")
 
     def _begin(self, item: Item) -> None:
         self._item = item
@@ -221,9 +223,9 @@ class Worker:
             return
         behaviour = self._behaviour
         if behaviour.crash:
-            self.die("crash", behaviour.error or "The worker was killed by signal 11.")
+            self.die(LostCause.CRASH, behaviour.error or "The worker was killed by signal 11.")
         elif behaviour.leaves:
-            self.die("room", behaviour.error or "There is no room for it beside the others.")
+            self.die(LostCause.ROOM, behaviour.error or "There is no room for it beside the others.")
         else:
             self._end_item(behaviour.outcome_state, behaviour.metrics, behaviour.error)
 

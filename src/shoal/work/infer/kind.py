@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from shoal.work.pages import Page
 
 ROWS_SHOWN = 10
-ENDED = ("succeeded", "failed", "stopped")
 PREPARING = ("reading_s", "decoding_s", "preprocessing_s")
 """What happens to an input before the model gets it."""
 CHOICES = ("batch", "workers", "threads", "runtime")
@@ -145,7 +144,7 @@ class InferKind(Kind):
         from shoal.work.infer.page import page
 
         kept = self.document(store)
-        is_final = kept is not None and info.state in ENDED
+        is_final = kept is not None and info.state.has_ended
         document = kept if kept is not None and is_final else _so_far(store, info.seconds)
         return page(info, document, (kept or {}).get("curves") or {}, is_final=is_final)
 
