@@ -30,6 +30,7 @@ from shoal.store import remove as remove_run
 from shoal.store.learned import recall_learned
 from shoal.store.profiles import recall
 from shoal.work.job import Job, Past
+from shoal.work.kind import workload_of
 
 if TYPE_CHECKING:
     from shoal.api.handle import Run
@@ -272,25 +273,10 @@ def _again(store: RunStore) -> Prepared:
         from shoal.api import functions
 
         return functions.again(store)
-    from shoal import spec as specs
-
-    spec = specs.loads(
-        store.spec_text,
-        folder=workload_folder(document["path"]),
-        label=os.path.basename(document["path"]),
-        sets=document["sets"],
-    )
-    assert isinstance(spec, specs.Workload)
+    spec = workload_of(store)
     job = workloads.job_of(spec, limit=document["limit"])
     job.began_with(document.get("made_of"))
     return Prepared(spec, job, document)
-
-
-def workload_folder(path: str) -> str:
-    """Where the workload's file was; on another machine, to which only the run was brought, the current folder."""
-    here = Here().folder
-    moved = not os.path.exists(path) and os.path.exists(os.path.join(here, os.path.basename(path)))
-    return here if moved else os.path.dirname(path)
 
 
 def _more(store: RunStore) -> bool:

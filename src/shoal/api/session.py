@@ -362,7 +362,7 @@ def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:
         store.folder,
         workers or kept.workers,
         [*_notes(info), *kept.notes],
-        kept.document if info.kind == "infer" else None,
+        kept.document,
     )
 
 

@@ -1,4 +1,4 @@
-"""From what a user gives (a file, or a function and rows) to a job that can be run. The lookup of kinds is here."""
+"""From what a user gives (a file, or a function and rows) to a job that can be run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from shoal import spec as specs
 from shoal.errors import SpecError
 from shoal.spec import Workload
 from shoal.work.job import Job
+from shoal.work.kind import kind_of
 
 
 class Prepared(NamedTuple):
@@ -43,21 +44,11 @@ def ensure_limit(limit: object) -> None:
 
 def what_runs(spec: Workload) -> str:
     """The code that a workload names, in a few words."""
-    section = getattr(spec, "run", None) or getattr(spec, "model", None)
+    section = getattr(spec, kind_of(spec.kind).code, None)
     named = [(name, getattr(section, name)) for name in getattr(section, "exactly_one", ())]
     return ", ".join(f"{name} {value}" for name, value in named if value is not None)
 
 
-def job_of(spec: Workload, *, limit: int | None = None, pickle: str | None = None) -> Job:
+def job_of(spec: Workload, *, limit: int | None = None) -> Job:
     """The job of a spec, by its kind."""
-    from shoal.spec import Infer, Sweep
-
-    if isinstance(spec, Sweep):
-        from shoal.work.sweep.job import prepare
-
-        return prepare(spec, limit=limit, pickle=pickle)
-    if isinstance(spec, Infer):
-        from shoal.work.infer.job import prepare as prepare_infer
-
-        return prepare_infer(spec, limit=limit)
-    raise AssertionError(f"no module for kind {spec.kind!r}")
+    return kind_of(spec.kind).prepare(spec, limit=limit)

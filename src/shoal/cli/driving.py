@@ -85,11 +85,10 @@ def tell(summary: Summary, as_json: bool) -> int:
 def drive(session: Session, stopping: Stopping) -> Summary:
     """To the end of the run, with a display."""
     from shoal.api.display.board import Board
-    from shoal.api.inference import inputs_before
     from shoal.cli.display import display_for, greet
 
     info = session.store.info()
-    board = Board.of(info, session.job.total(), inputs_before(session.store, info))
+    board = Board.of(info, session.job.total(), session.store)
     display = display_for(board)
     session.watch(display)
     gc.enable()
