@@ -12,9 +12,9 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
-from shoal.engine.workers.messages import Message
+from shoal.engine.workers.messages import Label, Log, Parcel, Passed
 
 BLOCK_BYTES = 1 << 20
 """Most bytes of content that a block has."""
@@ -37,17 +37,6 @@ class NotTaken(Exception):  # noqa: N818 - what went wrong is the name
     """This parcel cannot be kept here, however often it is tried. The message says why."""
 
 
-class Label(NamedTuple):
-    """What a parcel is."""
-
-    kind: str
-    """`files`: what an item left in its folder; `checkpoint`: its checkpoint."""
-    name: str
-    """Of the folder that it becomes; a safe file name."""
-    seq: int = 0
-    """Of the item."""
-
-
 def blocks(folder: str, report: Callable[[str], None] = lambda line: None) -> Iterator[Block]:
     """A folder, a block at a time. What makes no sense elsewhere, or cannot be read, is reported and left out."""
     digest = hashlib.blake2b(digest_size=16)
@@ -64,20 +53,20 @@ def blocks(folder: str, report: Callable[[str], None] = lambda line: None) -> It
     yield [*block, ["end", digest.hexdigest()]]
 
 
-def is_last(message: Message) -> bool:
+def is_last(message: Parcel) -> bool:
     """Whether the parcel is whole with this message."""
-    return bool(message[3][-1][0] == "end")
+    return bool(message.block[-1][0] == "end")
 
 
-def addressed(label: Label, content: Iterable[Block]) -> Iterator[Message]:
-    """The messages that carry a parcel: `parcel`, its label, the number of the block, the block."""
+def addressed(label: Label, content: Iterable[Block]) -> Iterator[Parcel]:
+    """The messages that carry a parcel."""
     for number, block in enumerate(content):
-        yield ["parcel", label, number, block]
+        yield Parcel(label, number, block)
 
 
-def batches(told: Iterable[Message]) -> Iterator[list[Message]]:
+def batches(told: Iterable[Passed]) -> Iterator[list[Passed]]:
     """Messages as they travel: together, up to about the size of a block. Taken from `told` only as they go."""
-    batch: list[Message] = []
+    batch: list[Passed] = []
     size = 0
     for message in told:
         batch.append(message)
@@ -89,10 +78,10 @@ def batches(told: Iterable[Message]) -> Iterator[list[Message]]:
         yield batch
 
 
-def _content_bytes(message: Message) -> int:
-    if message[0] == "parcel":
-        return sum(len(piece[1]) for piece in message[3] if piece[0] == "data")
-    return len(message[2]) if message[0] == "log" else 0
+def _content_bytes(message: Passed) -> int:
+    if isinstance(message, Parcel):
+        return sum(len(piece[1]) for piece in message.block if piece[0] == "data")
+    return len(message.data) if isinstance(message, Log) else 0
 
 
 def _update(digest: Any, piece: Piece) -> None:
@@ -249,12 +238,12 @@ class Parcels:
         self._place = place
         self._coming: dict[Label, Arrival] = {}
 
-    def take(self, message: Message) -> bool:
+    def take(self, message: Parcel) -> bool:
         """The next block of a parcel; whether that parcel is whole now, and in its place.
 
         `OSError`: it may be given again, when there is room. `NotTaken`: the rest of that parcel will be dropped.
         """
-        _, label, number, block = message
+        label, number, block = message
         try:
             if number == 0:
                 self._coming[label] = Arrival(self._place(label))
