@@ -229,9 +229,9 @@ class LocalEngine(Talking):
         if told is None:
             self._lose_zygote(zygote, "the process that starts workers was killed")
             return
-        for answer in told:
-            if answer["exit"] in self._workers:
-                self._lose(self._workers[answer["exit"]], answer["status"], answer["why"])
+        for end in told:
+            if end.worker in self._workers:
+                self._lose(self._workers[end.worker], end.status, end.why)
                 if zygote is not self._zygote:
                     self._drop(zygote)  # It had no other.
 

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ray
 
@@ -87,7 +87,8 @@ class WorkerActor:
         self._names: dict[int, _Names] = {}
         self._ahead = 0
         """Items that were handed to the process and have not ended."""
-        self._status: dict[str, Any] | None = None
+        self._gone: messages.Exit | None = None
+        """How the process ended."""
         self._failed: str | None = None
         """Why the process could not be started."""
         try:
@@ -194,14 +195,14 @@ class WorkerActor:
         told_at = 0.0
         watching = asyncio.create_task(self._checkpoints.watch(lambda: self._running, self._changed.set))
         try:
-            while self._status is None:
+            while self._gone is None:
                 await self._something()
                 until = told_at + BUSY_S
                 while True:
                     # Looked at now and then, not for every message: the process needs the time more.
                     await asyncio.sleep(BATCH_S)
                     self._hear()
-                    if self._status is not None or self._ahead <= 0 or loop.time() >= until:
+                    if self._gone is not None or self._ahead <= 0 or loop.time() >= until:
                         break
                 async for batch in self._batches():
                     yield batch
@@ -210,8 +211,7 @@ class WorkerActor:
             async for batch in self._batches():
                 yield batch
             self._leave_folder()
-            gone = messages.Exit(self._status["status"], self._status["why"])
-            yield [messages.Now(self._now()), gone]
+            yield [messages.Now(self._now()), self._gone]
         finally:
             watching.cancel()
             self._zygote.close()
@@ -251,7 +251,7 @@ class WorkerActor:
             name for message in self._gathered if (name := self._checkpoint(message, messages.Started))
         ]
         self._running = started[-1] if started else self._running
-        if self._status is not None and self._running is not None and self._running not in over:
+        if self._gone is not None and self._running is not None and self._running not in over:
             over.append(self._running)  # It died with its process.
         if self._running in over:
             self._running = None
@@ -278,7 +278,7 @@ class WorkerActor:
         loop = asyncio.get_running_loop()
         if self._connection.open:
             loop.add_reader(self._connection.socket, self._changed.set)
-        if self._status is None and not self._gathered:  # It may have come while the last batch was taken.
+        if self._gone is None and not self._gathered:  # It may have come while the last batch was taken.
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), LOG_S)
         self._changed.clear()
@@ -286,7 +286,7 @@ class WorkerActor:
 
     def _hear(self) -> None:
         told = self._connection.receive()
-        if not self._connection.open and self._status is None:
+        if not self._connection.open and self._gone is None:
             with suppress(OSError):  # It said what is no message, or only closed its socket.
                 self._zygote.kill(self._worker)
         self._ahead -= messages.settled(told)
@@ -295,10 +295,10 @@ class WorkerActor:
     def _hear_zygote(self) -> None:
         told = self._zygote.receive()
         if told is None:
-            self._status = {"status": None, "why": "the process that starts workers was killed"}
+            self._gone = messages.Exit(None, "the process that starts workers was killed")
             asyncio.get_running_loop().remove_reader(self._zygote.socket)
         else:
-            self._status = next((answer for answer in told if "exit" in answer), None)
+            self._gone = next((messages.Exit(end.status, end.why) for end in told), None)
         self._changed.set()
 
     def _new_log(self) -> Iterator[messages.Log]:
