@@ -27,7 +27,7 @@ def arrivals(tmp_path: Path) -> Arrivals:
 
 def refuse(arrivals: Arrivals, label: Label) -> str | None:
     """A parcel with a name that no disk takes."""
-    return arrivals.take(Parcel(label, 0, [["file", "n" * 300, 0o644, 0.0]]))
+    return arrivals.take(Parcel(label, 0, [parcels.File("n" * 300, 0o644, 0.0)]))
 
 
 def test_a_log_is_whole_however_often_a_part_of_it_comes(arrivals: Arrivals, tmp_path: Path) -> None:

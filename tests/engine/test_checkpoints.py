@@ -120,7 +120,7 @@ def test_a_checkpoint_that_the_driver_gave_and_that_did_not_fit_fails_its_item(t
     given = restoring(str(tmp_path / "checkpoints" / "t1-c"), "t1-c")
     assert given is not None
     [message] = given
-    message.block[-1][1] = "another digest"
+    message.block[-1] = parcels.Seal("another digest")
     node = Node(tmp_path / "node", None)
     node.checkpoints.take(message)
     failed = node.bring("t1", 2)

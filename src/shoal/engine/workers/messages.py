@@ -181,7 +181,8 @@ class Parcel(NamedTuple):
 
     label: Label
     number: int
-    block: list[list[Any]]
+    block: list[Any]
+    """Of `parcels.Piece`s."""
 
 
 class Now(NamedTuple):
