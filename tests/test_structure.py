@@ -6,6 +6,7 @@ import ast
 import pickle
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import shoal
 import shoal.errors
 from needs import MODULES as EXTRA_MODULES
 from shoal.errors import Problem, ShoalError, SpecError
+from shoal.kinds import KINDS, workloads
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "shoal"
@@ -40,9 +42,14 @@ def name(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def problems(path: Path) -> Iterator[str]:
     text = path.read_text(encoding="utf-8")
-    if not ast.get_docstring(ast.parse(text)):
+    if not ast.get_docstring(tree_of(path)):
         yield "no docstring"
     if text.count("\n") > LONGEST:
         yield "too long: split it by idea"
@@ -56,7 +63,7 @@ def test_a_module_opens_with_what_it_is_and_is_not_too_long() -> None:
 
 def test_only_some_layers_touch_the_environment_and_the_clock() -> None:
     others = [path for path in MODULES if not name(path).startswith(MAY_TOUCH_THE_WORLD)]
-    found = {name(path): sorted(world(ast.parse(path.read_text(encoding="utf-8")))) for path in others}
+    found = {name(path): sorted(world(tree_of(path))) for path in others}
     assert {path: uses for path, uses in found.items() if uses} == {}
 
 
@@ -68,6 +75,61 @@ def world(tree: ast.AST) -> Iterator[str]:
                 yield f"line {node.lineno}: os.{node.attr}"
             if node.value.id in ("datetime", "date") and node.attr in ("now", "utcnow", "today"):
                 yield f"line {node.lineno}: {node.value.id}.{node.attr}"
+
+
+NAMES_A_KIND = {
+    "kinds.py": "the table of kinds",
+    "spec/__init__.py": "names of sections, for those who read files",
+    "api/functions.py": "functions and rows are a sweep",
+}
+"""Modules outside of the kinds that may name one."""
+
+
+def test_nobody_asks_which_kind_of_work_it_is() -> None:
+    others = [path for path in MODULES if name(path) not in NAMES_A_KIND]
+    found = {name(path): list(kinds_named(tree_of(path), foreign_kinds(path))) for path in others}
+    assert {path: uses for path, uses in found.items() if uses} == {}
+
+
+def foreign_kinds(path: Path) -> list[str]:
+    return [kind for kind in workloads() if not name(path).startswith((f"work/{kind}/", f"spec/{kind}.py"))]
+
+
+def kinds_named(tree: ast.AST, kinds: list[str]) -> Iterator[str]:
+    """Where a module depends on what kind of work something is: let the kind say it, in a method of `Kind`."""
+    sections = {KINDS[kind].section.partition(":")[2] for kind in kinds}
+    packages = tuple(f"shoal.{layer}.{kind}" for layer in ("work", "spec") for kind in kinds)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if text in kinds or text.startswith(packages):
+                yield f"line {node.lineno}: {text!r}"
+            case ast.Attribute(attr=attribute) if attribute in kinds:
+                yield f"line {node.lineno}: .{attribute}"
+            case ast.ImportFrom(module=str(module), names=names):
+                imported = sections & {each.name for each in names} if module == "shoal.spec" else ()
+                if imported or module.startswith(packages):
+                    yield f"line {node.lineno}: import from {module}"
+            case ast.Import(names=names) if any(each.name.startswith(packages) for each in names):
+                yield f"line {node.lineno}: import"
+
+
+def test_nobody_asks_which_provider_a_cluster_has() -> None:
+    others = [path for path in MODULES if not name(path).startswith(("cluster/", "spec/"))]
+    found = {name(path): list(providers_asked(tree_of(path))) for path in others}
+    assert {path: uses for path, uses in found.items() if uses} == {}
+
+
+def providers_asked(tree: ast.AST) -> Iterator[str]:
+    """Comparisons with the name of a provider, and looks at its class: let it say what it can do, in `Provider`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(
+                left=left, ops=[ast.Eq() | ast.NotEq() | ast.In() | ast.NotIn()], comparators=[right]
+            ):
+                if any(re.search(r"\bprovider$", ast.unparse(side)) for side in (left, right)):
+                    yield f"line {node.lineno}: {ast.unparse(node)}"
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, kind]) if "Provider" in ast.unparse(kind):
+                yield f"line {node.lineno}: {ast.unparse(node)}"
 
 
 def test_every_public_name_is_there() -> None:
@@ -118,7 +180,7 @@ def unmarked_skips(tree: ast.Module) -> Iterator[str]:
 
 def test_what_skips_for_want_of_something_has_a_marker_for_it() -> None:
     found = {
-        path.relative_to(ROOT).as_posix(): list(unmarked_skips(ast.parse(path.read_text(encoding="utf-8"))))
+        path.relative_to(ROOT).as_posix(): list(unmarked_skips(tree_of(path)))
         for path in (ROOT / "tests").rglob("*.py")
         if "servers" not in path.parts
     }

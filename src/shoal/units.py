@@ -12,6 +12,7 @@ SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*([kKmMgGtTpP]?[bB]|[kKmMgGtTpP][iI][bB]?)?\s*
 SHARE_PATTERN = r"^\s*\d+(\.\d+)?\s*%?\s*$"
 
 _SECONDS = {"w": 604800.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_LONG_UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 _BYTES: dict[str, int] = {"": 1, "b": 1} | {
     prefix + suffix: base**power
     for power, prefix in enumerate("kmgtp", start=1)
@@ -92,6 +93,11 @@ def format_seconds(s: float) -> str:
         if count:
             return f"{count}{large} {rest}{small}" if rest else f"{count}{large}"
     return f"{s:.0f}s"
+
+
+def unit_of(seconds: float) -> tuple[float, str]:
+    """The unit in which so many seconds are a number that can be read: its length, and its name."""
+    return next(((length, name) for length, name in _LONG_UNITS if seconds >= 3 * length), _LONG_UNITS[-1])
 
 
 def format_number(number: float) -> str:

@@ -246,6 +246,21 @@ def test_ctrl_c_stops_a_script_cleanly() -> None:
     assert process.communicate(timeout=30)[0] == "stopped\n"
 
 
+def test_a_run_that_was_opened_can_be_stopped() -> None:
+    def wait(x: int) -> None:
+        Path("started").touch()
+        time.sleep(60)
+
+    run = shoal.start(wait, [{"x": 1}, {"x": 2}])
+    while not Path("started").exists():
+        assert run.state == "running"
+        time.sleep(0.01)
+    opened = shoal.open(run.id)
+    opened.stop()
+    assert (run.wait().state, opened.wait().state) == ("stopped", "stopped")
+    assert [row["state"] for row in opened.results()] == [row["state"] for row in run.rows()]
+
+
 def test_what_an_item_reported_can_be_read() -> None:
     def curve(x: int) -> None:
         for step in range(3):

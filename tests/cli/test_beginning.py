@@ -14,7 +14,9 @@ import yaml
 from packaging.requirements import Requirement
 
 from shoal.cli import doctor
-from shoal.cli.samples import SAMPLES
+from shoal.cli.beginning import samples_of
+from shoal.kinds import KINDS, workloads
+from shoal.work.kind import kind_of
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -42,13 +44,13 @@ def test_init_never_overwrites(shoal, tmp_path):
     assert (tmp_path / "trial.py").read_text() == "mine"
 
 
-@pytest.mark.parametrize("kind", SAMPLES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_schema_accepts_the_example(look, kind):
     code, out, _ = look("schema", kind)
     assert code == 0
     schema = json.loads(out)
     jsonschema.Draft202012Validator.check_schema(schema)
-    example = yaml.safe_load(next(iter(SAMPLES[kind].values())))
+    example = yaml.safe_load(next(iter(samples_of(kind).values())))
     jsonschema.validate(example, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(example | {"nonsense": 1}, schema)
@@ -98,7 +100,9 @@ def test_doctor_knows_what_each_package_is_for_and_the_extra_that_brings_it(look
                 yield from (name for each in requirement.extras for name in brought(each))
             yield requirement.name.lower()
 
-    for name, (purpose, extra) in doctor.OPTIONAL.items():
+    of_kinds = [extra[:3] for name in workloads() for extra in kind_of(name).extras.values()]
+    others = [(name, purpose, extra) for name, (purpose, extra) in doctor.OPTIONAL.items()]
+    for name, purpose, extra in [*of_kinds, *others]:
         assert f"for {purpose}" in findings[name]["found"]
         assert extra is None or name.lower() in brought(extra)
     assert {"numpy", "Pillow", "simplejpeg", "onnxruntime", "onnx", "openvino", "torch"} <= set(findings)

@@ -163,4 +163,4 @@ def test_averages_of_anything_but_a_sweep_are_refused(tmp_path: Path, shoal: Any
     assert shoal("run", "infer.yaml", "--limit", "4").returncode == 0
     refused = shoal("results", "last", "--average")
     assert refused.returncode == 2
-    assert "is no sweep" in refused.stderr
+    assert "has no trials to average" in refused.stderr

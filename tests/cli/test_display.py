@@ -7,10 +7,12 @@ import sys
 
 import pytest
 
-from shoal.api.display import Silent, board, display_for_python, live, notebook, plain, words
-from shoal.api.display.board import Best, Board, Estimate, Inputs
+from shoal import words
+from shoal.api.display import Silent, board, display_for_python, live, notebook, plain
+from shoal.api.display.board import Best, Board, Estimate, Units
 from shoal.model import Item, Outcome
 from shoal.shape.base import Ended, Progress, Running
+from shoal.work.infer.kind import KIND
 
 
 def item(number, **params):
@@ -59,7 +61,7 @@ def test_a_total_that_is_unknown_is_not_shown():
 
 
 def test_an_inference_shows_inputs_and_how_many_there_are_once_they_are_listed():
-    found = Board("demo", None, inputs=Inputs())
+    found = Board("demo", None, units=Units(KIND))
     found.moment(moment(left=None, rate=0.0))
     found.durable([ended(1, rows=1000, errors=24)])
     assert (found.of_total, found.share) == ("1,024 inputs", None)
@@ -68,7 +70,7 @@ def test_an_inference_shows_inputs_and_how_many_there_are_once_they_are_listed()
 
 
 def test_an_inference_that_is_resumed_counts_the_inputs_of_earlier_sessions():
-    found = Board("demo", None, before={"done": 7}, inputs=Inputs(15_000))
+    found = Board("demo", None, before={"done": 7}, units=Units(KIND, 15_000))
     found.moment(moment(left=None, rate=0.0)._replace(left=5000))
     assert (found.of_total, found.share) == ("15,000/20,000 inputs", 0.75)
     found.durable([ended(8, rows=990, errors=10)])

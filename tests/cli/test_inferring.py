@@ -144,4 +144,4 @@ def test_an_inference_says_where_its_output_is_while_it_runs_and_after(
     for asked in (("last",), ("last", "i00001")):
         done = shoal("get", *asked)
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"Hint: The output of an inference is in {tmp_path / 'said'}\n" in done.stderr
+        assert f"Hint: Its output is in {tmp_path / 'said'}\n" in done.stderr

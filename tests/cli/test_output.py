@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.api.display import words
+from shoal import words
 from shoal.cli import output, tables
 
 ROWS = [

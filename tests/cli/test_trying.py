@@ -13,7 +13,6 @@ import pytest
 from cli.loud import write_loud
 from shoal.api import workloads
 from shoal.api.display.board import Board
-from shoal.api.inference import inputs_before
 from shoal.api.machines import machines
 from shoal.api.running import new_session, resume
 from shoal.api.session import Session
@@ -79,7 +78,7 @@ def test_a_resumed_inference_says_how_many_items_were_done_before(
     again = resume(session.store.run)
     assert isinstance(again, Session)
     info = again.store.info()
-    board = Board.of(info, None, inputs_before(again.store, info))
+    board = Board.of(info, None, again.store)
     assert board.of_total == f"{2 * done} inputs"
     After(again, 1)
     done = again.drive().items["done"]

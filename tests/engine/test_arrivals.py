@@ -10,7 +10,7 @@ import pytest
 from shoal.engine.ray.arrivals import WINDOW_S, Arrivals, Clock
 from shoal.engine.ray.checkpoints import Home
 from shoal.engine.workers import parcels
-from shoal.engine.workers.parcels import Label
+from shoal.engine.workers.messages import Label, Log, Parcel
 from shoal.model import ItemEnded, ItemProgressed, ItemStarted, LogSlice, Outcome, WorkerLost, WorkerReady
 
 HOUR_S = 3600.0
@@ -27,12 +27,12 @@ def arrivals(tmp_path: Path) -> Arrivals:
 
 def refuse(arrivals: Arrivals, label: Label) -> str | None:
     """A parcel with a name that no disk takes."""
-    return arrivals.take(["parcel", label, 0, [["file", "n" * 300, 0o644, 0.0]]])
+    return arrivals.take(Parcel(label, 0, [parcels.File("n" * 300, 0o644, 0.0)]))
 
 
 def test_a_log_is_whole_however_often_a_part_of_it_comes(arrivals: Arrivals, tmp_path: Path) -> None:
     for start, data in ((0, b"one\n"), (4, b"two\n"), (4, b"two\n"), (8, b"three\n")):
-        arrivals.take(["log", start, data])
+        arrivals.take(Log(start, data))
     assert (tmp_path / "log").read_bytes() == b"one\ntwo\nthree\n"
 
 

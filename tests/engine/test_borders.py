@@ -18,12 +18,12 @@ from shoal.model import Factory, Item, ItemEnded, ItemProgressed, Need, Node, Pl
 from shoal.testing import collect
 from shoal.testing.events import heard, lost, of
 
-END = messages.ended(1, 1, 5.0, "done", {"x": 1}, None, 0.5, 0, 10, kept=False)
+END = messages.Ended(1, 1, 5.0, "done", {"x": 1}, None, 0.5, 0, 10, kept=False)
 
 
 def end(**changes: Any) -> bytes:
     """An end of an item with other metrics, or with other values by their positions."""
-    message = [*END]
+    message = ["ended", *END]
     for name, value in changes.items():
         message[int(name.removeprefix("at"))] = value
     return json.dumps(message).encode()
@@ -36,7 +36,7 @@ def nested(depth: int) -> Any:
     return value
 
 
-def said(*lines: bytes) -> tuple[list[messages.Message], Connection]:
+def said(*lines: bytes) -> tuple[list[messages.Said], Connection]:
     ours, theirs = socket.socketpair()
     with theirs:
         theirs.setblocking(False)
@@ -79,9 +79,10 @@ NO_MESSAGES = {
 @pytest.mark.parametrize("line", NO_MESSAGES.values(), ids=NO_MESSAGES.keys())
 def test_what_is_no_message_is_the_end_of_that_connection_and_nothing_more(line: bytes) -> None:
     told, connection = said(end(), line, end())
-    assert told[0] == json.loads(end())
-    [(kind, why)] = told[1:]
-    assert kind == "broken"
+    assert told[0] == END
+    [broken] = told[1:]
+    assert isinstance(broken, messages.Broken)
+    why = broken.why
     assert why.startswith("what its process said was refused: ")
     assert len(why) < 500
     assert not connection.open
@@ -92,27 +93,49 @@ def test_what_is_no_message_is_the_end_of_that_connection_and_nothing_more(line:
 
 def test_every_message_of_a_worker_passes() -> None:
     told = [
-        messages.ready(1.0, 0.1),
-        messages.failed_start("ValueError: \ud800"),
-        messages.leaving("no room"),
-        messages.broken("of no use"),
-        messages.started(1, 2, 3.0, 4),
-        messages.progressed(1, 2, 3.0, {}, None),
-        messages.progressed(1, 2, 3.0, {"é": [1, {"a": None}], "big": -(10**308) + 1}, -5),
-        messages.ended(1, 2, 3, "pruned", {"deep": nested(100)}, "why", 0, 0, 0, kept=True),
-        messages.returned([]),
-        ["returned", [[1, 2], [3, 4]]],
+        messages.Ready(1.0, 0.1),
+        messages.FailedStart("ValueError: \ud800"),
+        messages.Leaving("no room"),
+        messages.Broken("of no use"),
+        messages.Started(1, 2, 3.0, 4),
+        messages.Progressed(1, 2, 3.0, {}, None),
+        messages.Progressed(1, 2, 3.0, {"é": [1, {"a": None}], "big": -(10**308) + 1}, -5),
+        messages.Ended(1, 2, 3, "pruned", {"deep": nested(100)}, "why", 0, 0, 0, kept=True),
+        END,
+        messages.Returned([]),
+        messages.Returned([[1, 2], [3, 4]]),
     ]
     lines = b"".join(messages.encode(message) for message in told)
     found, why = messages.decode(lines[:-1])
     assert why is None
     assert found == told
+    assert list(map(type, found)) == list(map(type, told))
+
+
+def test_every_order_to_a_worker_arrives_as_it_was() -> None:
+    item = Item(7, "t7", {"lr": 0.1}, {"lr": "0.10"}, "c", 0, 2, 1)
+    factory = Factory("module:name", {"a": [1]}, {"B": "c"}, "/folder")
+    told = [
+        messages.Setup(1, factory, "1.log", 0.5, 1 << 30, "/run", 5.5, ["0", "1"], "YQ=="),
+        messages.Chunk([messages.Entry(7, 2, 2, "t7", {"lr": 0.1}, {"lr": "0.10"}, "t7-c")]),
+        messages.Recall(),
+        messages.Cancel(7, 2, "stopped", "why"),
+        messages.End(),
+    ]
+    assert told[1] == messages.Chunk([messages.entry(item)])
+    found = [messages.decode_order(messages.encode(order)) for order in told]
+    assert found == told
+    assert list(map(type, found)) == list(map(type, told))
+    assert isinstance(found[0], messages.Setup)
+    assert found[0].factory.target == "module:name"
+    assert isinstance(found[1], messages.Chunk)
+    assert found[1].entries[0].checkpoint == "t7-c"
 
 
 def test_a_line_without_an_end_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "MESSAGE_BYTES", 1000)
-    told, connection = said(messages.encode(messages.ready(1.0, 1.0))[:-1] + b"\n" + b"x" * 2000)
-    assert [message[0] for message in told] == ["ready", "broken"]
+    told, connection = said(messages.encode(messages.Ready(1.0, 1.0))[:-1] + b"\n" + b"x" * 2000)
+    assert list(map(type, told)) == [messages.Ready, messages.Broken]
     assert not connection.open
 
 
@@ -124,16 +147,16 @@ def test_a_large_message_arrives_whole_whatever_the_pieces_are() -> None:
     for start in range(0, len(data), 70_000):
         theirs.sendall(data[start : start + 70_000])
         told += connection.receive()
-    assert told == [json.loads(line), json.loads(end())]
+    assert told == [END._replace(metrics={"x": "y" * 500_000}), END]
     ours.close()
     theirs.close()
 
 
 def test_a_worker_that_gives_up_in_the_middle_of_an_item_has_died_of_it() -> None:
     known = Known(1, Place(1, "here", Need()), "1.log")
-    known.hear(messages.ready(1.0, 1.0), 1.0)
-    known.hear(messages.started(1, 1, 1.0, 0), 1.0)
-    known.hear(messages.failed_start("OSError: no space left"), 1.0)
+    known.hear(messages.Ready(1.0, 1.0), 1.0)
+    known.hear(messages.Started(1, 1, 1.0, 0), 1.0)
+    known.hear(messages.FailedStart("OSError: no space left"), 1.0)
     assert known.end(70, None) == ("crash", "OSError: no space left")
 
 

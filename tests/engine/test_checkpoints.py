@@ -13,7 +13,8 @@ import pytest
 from shoal.engine.ray import checkpoints
 from shoal.engine.ray.arrivals import Arrivals
 from shoal.engine.ray.checkpoints import Checkpoints, Home, home_of, restoring
-from shoal.engine.workers.messages import Message
+from shoal.engine.workers import parcels
+from shoal.engine.workers.messages import Entry, Parcel, Stored
 from shoal.errors import FileError
 from shoal.files import Storage, open_storage
 from shoal.files.local import LocalStorage
@@ -42,7 +43,7 @@ class Node:
     def bring(self, item: str, attempt: int) -> dict[str, str]:
         return asyncio.run(self.checkpoints.bring([entry(item, attempt)]))
 
-    def leave(self, item: str) -> list[Message]:
+    def leave(self, item: str) -> list[Parcel | Stored]:
         return list(asyncio.run(self.checkpoints.leave(f"{item}-c")))
 
     def keep(self, item: str) -> None:
@@ -51,8 +52,8 @@ class Node:
         asyncio.run(self.checkpoints._keep(f"{item}-c", folder, checkpoints._signature(folder)))
 
 
-def entry(item: str, attempt: int) -> tuple[Any, ...]:
-    return (1, attempt, 1, item, {}, {}, f"{item}-c")
+def entry(item: str, attempt: int) -> Entry:
+    return Entry(1, attempt, 1, item, {}, {}, f"{item}-c")
 
 
 def keys(storage: Storage, item: str) -> list[str]:
@@ -111,7 +112,7 @@ def test_what_the_storage_has_again_is_no_longer_the_drivers(tmp_path: Path, sto
     node.bring("t2", 1)
     node.write("t2", step="1")
     node.keep("t2")
-    assert node.checkpoints.sending() == ["stored", "t2-c"], "also while the item runs"
+    assert node.checkpoints.sending() == Stored("t2-c"), "also while the item runs"
 
 
 def test_a_checkpoint_that_the_driver_gave_and_that_did_not_fit_fails_its_item(tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_a_checkpoint_that_the_driver_gave_and_that_did_not_fit_fails_its_item(t
     given = restoring(str(tmp_path / "checkpoints" / "t1-c"), "t1-c")
     assert given is not None
     [message] = given
-    message[3][-1][1] = "another digest"
+    message.block[-1] = parcels.Seal("another digest")
     node = Node(tmp_path / "node", None)
     node.checkpoints.take(message)
     failed = node.bring("t1", 2)
@@ -153,11 +154,11 @@ def test_a_large_checkpoint_is_sent_to_its_end_before_it_is_sent_again(
     node = Node(tmp_path / "node", None)
     node.write("t1", a="1")
     (tmp_path / "node" / "t1-c" / "large").write_bytes(bytes(5 << 20))
-    told: list[Message] = []
+    told: list[Any] = []
 
     async def watched() -> None:
         watching = asyncio.create_task(node.checkpoints.watch(lambda: "t1-c", lambda: None))
-        while not told or told[-1][3][-1][0] != "end":
+        while not told or not parcels.is_last(told[-1]):
             await asyncio.sleep(0.03)  # Several looks go by between two blocks.
             if (message := node.checkpoints.sending()) is not None:
                 told.append(message)
@@ -165,9 +166,9 @@ def test_a_large_checkpoint_is_sent_to_its_end_before_it_is_sent_again(
 
     monkeypatch.setattr(checkpoints, "LOOK_S", 0.01)
     asyncio.run(asyncio.wait_for(watched(), 30))
-    assert [message[2] for message in told] == list(range(len(told)))
+    assert [message.number for message in told] == list(range(len(told)))
     assert node.checkpoints.sending() is None
-    assert [message for message in node.leave("t1") if message[0] == "parcel"] == [], "the driver has it"
+    assert [message for message in node.leave("t1") if isinstance(message, Parcel)] == [], "the driver has it"
 
 
 def test_a_parcel_whose_folder_is_written_to_meanwhile_is_not_sealed(tmp_path: Path) -> None:
@@ -180,8 +181,8 @@ def test_a_parcel_whose_folder_is_written_to_meanwhile_is_not_sealed(tmp_path: P
     while told[-1] is not None:
         told.append(node.checkpoints.sending())
     assert told[-2] is not None
-    assert told[-2][3][-1][0] != "end"
-    assert node.leave("t1")[-1][3][-1][0] == "end", "at its end it is sent as it is"
+    assert not parcels.is_last(told[-2])
+    assert parcels.is_last(node.leave("t1")[-1]), "at its end it is sent as it is"
 
 
 def test_a_node_that_was_cut_off_spoils_nothing_that_came_after_it(tmp_path: Path, storage: Storage) -> None:
@@ -296,7 +297,7 @@ def test_a_checkpoint_of_another_item_with_the_same_id_is_not_found(tmp_path: Pa
     node.bring("t1", 1)
     node.write("t1", step="1")
     node.leave("t1")
-    assert asyncio.run(node.checkpoints.bring([(1, 2, 1, "t1", {}, {}, "t1-other")])) == {}
+    assert asyncio.run(node.checkpoints.bring([Entry(1, 2, 1, "t1", {}, {}, "t1-other")])) == {}
     assert not (node.folder / "t1-other").exists()
 
 

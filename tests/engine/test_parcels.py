@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from shoal.engine.workers import parcels
-from shoal.engine.workers.messages import Message
-from shoal.engine.workers.parcels import BLOCK_BYTES, Label, NotTaken, Parcels
+from shoal.engine.workers.messages import Broken, Exit, Label, Log, Parcel
+from shoal.engine.workers.parcels import BLOCK_BYTES, Data, File, Folder, Link, NotTaken, Parcels
 from shoal.files.atomic import is_aside
 
 LABEL = Label("files", "t1", 1)
@@ -42,7 +42,7 @@ def arriving(home: Path) -> Parcels:
     return Parcels(lambda label: str(home / label.name))
 
 
-def sent(folder: Path) -> list[Message]:
+def sent(folder: Path) -> list[Parcel]:
     return list(parcels.addressed(LABEL, parcels.blocks(str(folder))))
 
 
@@ -78,7 +78,7 @@ def test_a_folder_arrives_as_it_was(source: Path, home: Path) -> None:
 
 def test_no_block_is_larger_than_one_and_small_files_share_one(source: Path, tmp_path: Path) -> None:
     for message in sent(source):
-        assert sum(len(piece[1]) for piece in message[3] if piece[0] == "data") <= BLOCK_BYTES
+        assert sum(len(piece.content) for piece in message.block if isinstance(piece, Data)) <= BLOCK_BYTES
     small = tmp_path / "small"
     small.mkdir()
     for number in range(300):
@@ -105,8 +105,9 @@ def test_a_parcel_that_breaks_off_leaves_nothing_and_what_was_there_stays(source
 def test_what_is_not_what_was_sent_is_not_taken(source: Path, home: Path) -> None:
     there = arriving(home)
     messages = sent(source)
-    piece = next(piece for piece in messages[1][3] if piece[0] == "data")
-    piece[1] = piece[1][:-1] + b"?"
+    block = messages[1].block
+    place, piece = next((place, piece) for place, piece in enumerate(block) if isinstance(piece, Data))
+    block[place] = Data(piece.content[:-1] + b"?")
     for message in messages[:-1]:
         there.take(message)
     with pytest.raises(NotTaken, match="not what was sent"):
@@ -167,7 +168,7 @@ def test_a_crash_between_two_renames_loses_neither(
 def test_nothing_leaves_the_folder(home: Path, path: str) -> None:
     there = arriving(home)
     with pytest.raises(NotTaken, match="no path in a folder"):
-        there.take(["parcel", LABEL, 0, [["file", path, 0o644, 0.0], ["data", b"x"]]])
+        there.take(Parcel(LABEL, 0, [File(path, 0o644, 0.0), Data(b"x")]))
     assert os.listdir(home) == []
 
 
@@ -186,8 +187,8 @@ def test_links_that_lead_elsewhere_stay_behind(source: Path, home: Path) -> None
 
 def test_a_link_that_nobody_should_have_sent_is_not_made_nor_written_through(home: Path) -> None:
     there = arriving(home)
-    pieces = [["link", "out", ".."], ["folder", "out"], ["file", "out/x", 0o644, 0.0], ["data", b"x"]]
-    there.take(["parcel", LABEL, 0, pieces])
+    pieces = [Link("out", ".."), Folder("out"), File("out/x", 0o644, 0.0), Data(b"x")]
+    there.take(Parcel(LABEL, 0, pieces))
     there.discard()
     assert [path.name for path in home.parent.iterdir()] == ["home"]
 
@@ -196,7 +197,7 @@ def test_a_name_that_the_disk_does_not_take_is_named(home: Path) -> None:
     there = arriving(home)
     name = "n" * 300
     with pytest.raises(NotTaken, match=f"'{name}' cannot be stored: File name too long"):
-        there.take(["parcel", LABEL, 0, [["file", name, 0o644, 0.0], ["data", b"x"]]])
+        there.take(Parcel(LABEL, 0, [File(name, 0o644, 0.0), Data(b"x")]))
     assert os.listdir(home) == []
 
 
@@ -221,12 +222,12 @@ def test_a_file_that_nobody_may_read_is_left_out(source: Path, home: Path) -> No
 
 
 def test_messages_travel_together_up_to_the_size_of_a_block() -> None:
-    block = [["data", bytes(BLOCK_BYTES // 2)]]
+    block = [Data(bytes(BLOCK_BYTES // 2))]
     told = [
-        ["log", 0, b"x"],
-        ["ended", 1],
-        *(["parcel", LABEL, number, block] for number in range(3)),
-        ["exit"],
+        Log(0, b"x"),
+        Broken("of no use"),
+        *(Parcel(LABEL, number, block) for number in range(3)),
+        Exit(0, None),
     ]
     made = list(parcels.batches(told))
     assert [message for batch in made for message in batch] == told

@@ -7,13 +7,13 @@ from shoal.engine.workers.talking import Known
 from shoal.model import Need, Place
 
 
-def ended(seq: int) -> messages.Message:
-    return messages.ended(seq, 1, 2.0, "failed", {}, "no checkpoint", 0.0, 0, 0, kept=False)
+def ended(seq: int) -> messages.Ended:
+    return messages.Ended(seq, 1, 2.0, "failed", {}, "no checkpoint", 0.0, 0, 0, kept=False)
 
 
 def test_an_item_that_could_not_begin_does_not_hide_the_one_that_runs() -> None:
     known = Known(1, Place(1, "here", Need()), "logs/1.log")
-    known.hear(messages.started(1, 1, 1.0, 0), 1.0)
+    known.hear(messages.Started(1, 1, 1.0, 0), 1.0)
     known.hear(ended(2), 2.0)
     assert known.running == (1, 1)
     known.hear(ended(1), 3.0)

@@ -6,8 +6,29 @@ import json
 
 import pytest
 
+from shoal.cli import main
+
 ECHO = "python echo.py {x}"
 GRID = "{grid: {x: [1, 2]}}"
+
+
+@pytest.fixture
+def refused(place, monkeypatch, capsys):
+    """A wrong request, made in this process, as nothing is started by it: exit code 2, one error. Its sentence."""
+    monkeypatch.chdir(place.folder)
+
+    def request(*arguments):
+        before = place.runs()
+        capsys.readouterr()
+        assert main(list(arguments)) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("Error: "), err
+        assert "Traceback (most" not in err
+        assert place.runs() == before, "a run was made"
+        return err
+
+    return request
 
 
 @pytest.fixture
@@ -33,8 +54,8 @@ def echo(place):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_an_unknown_key_or_a_wrong_type_is_refused_with_its_line(echo, more, words):
-    said = echo.refused("run", echo.sweep("s", GRID, ECHO, more))
+def test_an_unknown_key_or_a_wrong_type_is_refused_with_its_line(echo, refused, more, words):
+    said = refused("run", echo.sweep("s", GRID, ECHO, more))
     for word in words:
         assert word in said, said
 
@@ -49,9 +70,9 @@ def test_an_unknown_key_or_a_wrong_type_is_refused_with_its_line(echo, more, wor
     ],
     ids=["table-grid", "grid-search", "table-search", "none"],
 )
-def test_exactly_one_of_table_grid_and_search_may_be_given(echo, trials):
+def test_exactly_one_of_table_grid_and_search_may_be_given(echo, refused, trials):
     echo.write("t.csv", "x\n1\n")
-    said = echo.refused("run", echo.sweep("s", trials, ECHO))
+    said = refused("run", echo.sweep("s", trials, ECHO))
     for word in ("table", "grid", "search"):
         assert word in said, said
 
@@ -81,9 +102,9 @@ def test_exactly_one_of_table_grid_and_search_may_be_given(echo, trials):
         "open quote",
     ],
 )
-def test_a_table_that_cannot_be_used_is_refused(echo, table, words):
+def test_a_table_that_cannot_be_used_is_refused(echo, refused, table, words):
     echo.write("t.csv", table)
-    said = echo.refused("run", echo.sweep("s", "{table: t.csv}", ECHO))
+    said = refused("run", echo.sweep("s", "{table: t.csv}", ECHO))
     for word in words:
         assert word in said, said
 
@@ -93,30 +114,30 @@ def test_a_table_that_cannot_be_used_is_refused(echo, table, words):
     [(b"x\n\xff\xfe\n", "UTF-8"), (b"x\na\0b\n", "NUL"), ("x\n1\n".encode("utf-16"), "UTF-16")],
     ids=["latin", "nul", "utf-16"],
 )
-def test_a_table_that_is_not_text_is_refused(echo, data, word):
+def test_a_table_that_is_not_text_is_refused(echo, refused, data, word):
     (echo.folder / "t.csv").write_bytes(data)
-    assert word in echo.refused("run", echo.sweep("s", "{table: t.csv}", ECHO))
+    assert word in refused("run", echo.sweep("s", "{table: t.csv}", ECHO))
 
 
-def test_a_table_that_is_not_there_is_refused_with_the_nearest_name(echo):
+def test_a_table_that_is_not_there_is_refused_with_the_nearest_name(echo, refused):
     echo.write("experiments.csv", "x\n1\n")
-    said = echo.refused("run", echo.sweep("s", "{table: experimens.csv}", ECHO))
+    said = refused("run", echo.sweep("s", "{table: experimens.csv}", ECHO))
     assert "Did you mean 'experiments.csv'?" in said
 
 
-def test_a_workload_file_that_is_not_there_is_refused(place):
-    assert "sweep.yaml" in place.refused("run", "sweep.yaml")
+def test_a_workload_file_that_is_not_there_is_refused(place, refused):
+    assert "sweep.yaml" in refused("run", "sweep.yaml")
 
 
-def test_a_column_that_does_not_exist_is_refused_with_the_nearest_name(echo):
+def test_a_column_that_does_not_exist_is_refused_with_the_nearest_name(echo, refused):
     echo.write("t.csv", "LR,DS\n1,2\n")
-    said = echo.refused("run", echo.sweep("s", "{table: t.csv}", "python echo.py {LR} {DSS}"))
+    said = refused("run", echo.sweep("s", "{table: t.csv}", "python echo.py {LR} {DSS}"))
     assert "no column 'DSS'" in said
     assert "'DS'" in said
 
 
-def test_a_script_that_is_not_there_is_refused_with_the_nearest_name(echo):
-    said = echo.refused("run", echo.sweep("s", GRID, "python ecko.py {x}"))
+def test_a_script_that_is_not_there_is_refused_with_the_nearest_name(echo, refused):
+    said = refused("run", echo.sweep("s", GRID, "python ecko.py {x}"))
     assert "no file ecko.py" in said
     assert "echo.py" in said
 
@@ -131,34 +152,34 @@ def test_a_script_that_is_not_there_is_refused_with_the_nearest_name(echo):
         ("broken:main", ["broken.py:1"]),
     ],
 )
-def test_a_function_that_cannot_be_called_is_refused(place, function, words):
+def test_a_function_that_cannot_be_called_is_refused(place, refused, function, words):
     place.write("train.py", "def main(x): ...\ndef other(y): ...\n")
     place.write("broken.py", "def main(x: ...\n")
-    said = place.refused("run", place.sweep("s", GRID, f"function: {function}"))
+    said = refused("run", place.sweep("s", GRID, f"function: {function}"))
     for word in words:
         assert word in said, said
 
 
 @pytest.mark.parametrize("name", ["../up", "a b", "", ".hidden", "x" * 64])
-def test_a_name_that_is_no_safe_file_name_is_refused(echo, name):
+def test_a_name_that_is_no_safe_file_name_is_refused(echo, refused, name):
     file = echo.sweep("s", GRID, ECHO)
     echo.write(file, (echo.folder / file).read_text().replace("name: s", f"name: {json.dumps(name)}"))
-    assert "name" in echo.refused("run", file)
+    assert "name" in refused("run", file)
 
 
-def test_only_what_is_a_run_can_be_named_as_one(echo):
+def test_only_what_is_a_run_can_be_named_as_one(echo, refused):
     echo.shoal("run", echo.sweep("s", GRID, ECHO), code=0)
     before = sorted(path for path in echo.folder.rglob("*"))
     for command, run in [("rm", "../work"), ("rm", ".."), ("get", ".."), ("logs", "../runs"), ("resume", "")]:
-        assert "no run" in echo.refused(command, run)
-    said = echo.refused("get", "s", "../../../..")
+        assert "no run" in refused(command, run)
+    said = refused("get", "s", "../../../..")
     assert "no item" in said
     assert sorted(path for path in echo.folder.rglob("*")) == before
 
 
-def test_more_than_the_machine_has_is_refused_before_anything_starts(echo):
-    assert "memory" in echo.refused("run", echo.sweep("s", GRID, ECHO, "resources: {memory: 900TiB}"))
-    assert "cpu" in echo.refused("run", echo.sweep("s", GRID, ECHO, "resources: {cpu: 5000}")).lower()
+def test_more_than_the_machine_has_is_refused_before_anything_starts(echo, refused):
+    assert "memory" in refused("run", echo.sweep("s", GRID, ECHO, "resources: {memory: 900TiB}"))
+    assert "cpu" in refused("run", echo.sweep("s", GRID, ECHO, "resources: {cpu: 5000}")).lower()
 
 
 @pytest.mark.parametrize(
@@ -186,7 +207,7 @@ def test_more_than_the_machine_has_is_refused_before_anything_starts(echo):
         "cycle",
     ],
 )
-def test_a_file_that_is_no_workload_is_refused_and_runs_nothing(place, text):
+def test_a_file_that_is_no_workload_is_refused_and_runs_nothing(place, refused, text):
     place.write("s.yaml", text)
-    place.refused("run", "s.yaml")
+    refused("run", "s.yaml")
     assert not (place.folder / "hacked").exists()

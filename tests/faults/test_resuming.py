@@ -1,4 +1,4 @@
-"""Runs that end early or go on later: Ctrl-C, `stop`, retries, tables that changed, failed trials, searches."""
+"""Runs that end early or go on later: Ctrl-C, retries, tables that changed, searches."""
 
 from __future__ import annotations
 
@@ -35,23 +35,6 @@ def write_table(place, *rows):
 
 FUNCTION = ("{table: t.csv}", "function: trial:main")
 COMMAND = ("{table: t.csv}", "python trial.py {n} {how}")
-
-
-@pytest.mark.parametrize("kind", [FUNCTION, COMMAND], ids=["function", "command"])
-def test_a_run_that_was_interrupted_exits_with_3_and_goes_on_where_it_was(place, kind):
-    write_table(place, "1,ok", "2,wait", "3,wait", "4,ok")
-    process = place.start("run", place.sweep("s", *kind, "limits: {concurrent: 2}"))
-    place.until(lambda: {"1", "2", "3"} <= set(started(place)), process)
-    process.send_signal(signal.SIGINT)
-    ended = place.end(process, 3)
-    assert "shoal resume s-" in ended.stderr
-    assert place.states()[1] == "done"
-    assert set(place.states().values()) <= {"done", "stopped", "waiting"}
-    assert place.json("show", "s", "--json")["state"] == "stopped"
-    (place.folder / "go").touch()
-    rows = place.run("s", command="resume")
-    assert [row["state"] for row in rows] == ["done"] * 4
-    assert started(place).count("1") == 1
 
 
 def test_ctrl_c_reaches_the_whole_group_as_in_a_terminal_and_is_still_clean(place):

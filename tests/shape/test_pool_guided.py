@@ -155,7 +155,8 @@ def crew_of(node: Node, need: Need, guide: Guide, devices: Sequence[tuple[str, .
 
 
 def numbers(crew: Any) -> list[int]:
-    return [member.number for member in crew.hands().members]
+    crew.gather()
+    return [member.number for member in crew.hands.members]
 
 
 def test_a_few_workers_of_a_node_are_spread_over_its_gpus() -> None:

@@ -7,6 +7,7 @@ from jsonschema import Draft202012Validator
 
 from shoal import spec
 from shoal.errors import NotFound, SpecError
+from shoal.kinds import KINDS
 from shoal.spec.loading import loads
 from shoal.spec.problems import Problems
 from shoal.spec.yaml_nodes import compose
@@ -128,7 +129,7 @@ def plain(node):
 
 def agree(text):
     """Whether the schema and the loader accept a text."""
-    kind = next((each for each in spec.KINDS if f"kind: {each}\n" in text), "sweep")
+    kind = next((each for each in KINDS if f"kind: {each}\n" in text), "sweep")
     data = plain(compose(text, Problems(), origin=""))
     try:
         loads(text, folder=".", label="x.yaml", kind=kind)
@@ -157,7 +158,7 @@ def described(schema, path=""):
             yield from described(form, f"{path}{name}.") if isinstance(form, dict) else ()
 
 
-@pytest.mark.parametrize("kind", spec.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_schema_is_valid_json_and_describes_every_key(kind):
     schema = json.loads(json.dumps(spec.schema(kind)))
     Draft202012Validator.check_schema(schema)

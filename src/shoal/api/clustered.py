@@ -11,7 +11,6 @@ from shoal.api.growing import Growing, spares_of
 from shoal.api.machines import Machines
 from shoal.cluster.base import Joined, Provider, Tell
 from shoal.cluster.here import Here
-from shoal.cluster.hosted import HostedProvider
 from shoal.engine import fitting
 from shoal.engine.base import Engine
 from shoal.errors import ClusterError, Problem, ShoalError, several
@@ -36,19 +35,19 @@ class ClusterMachines(Machines):
         self.provider = provider_for(cluster, file)
         self._joined: Joined | None = None
         self._connected = False
-        self.here = cluster.provider == "local"
+        self.here = self.provider.is_here
         super().__init__(self.provider.inventory(), f"cluster {cluster.name}", cluster, file, tell)
         self.cluster: Cluster = cluster
 
     def ensure_shippable(self, folder: str) -> None:
         from shoal.engine.ray import shipping
 
-        if self.cluster.provider != "local":
+        if not self.provider.is_here:
             shipping.ensure_shippable(folder)
 
     def ensure_reachable(self, paths: Mapping[str, str]) -> None:
         """Other machines see this one's files only below the cluster's storage, where that is a folder of all."""
-        if self.cluster.provider == "local":
+        if self.provider.is_here:
             return
         shared = self.cluster.storage
         root = None if shared is None or is_url(shared) else os.path.join(self.cluster.folder, shared)
@@ -103,29 +102,32 @@ class ClusterMachines(Machines):
 
     def _see_that_idle_nodes_go(self) -> None:
         scale = self.cluster.scale
-        if scale is not None and isinstance(self.provider, HostedProvider):
+        if scale is not None and self.provider.hosts is not None:
             from shoal.engine.ray import keeper
 
             keeper.ensure(max(1, scale.min), scale.idle_s)
 
     def at_first(self, asks: Asks) -> list[Node]:
-        if self.cluster.scale is None or not isinstance(self.provider, HostedProvider):
+        hosts = self.provider.hosts
+        if self.cluster.scale is None or hosts is None:
             return list(self.nodes)
-        wanted = {*self.provider.wanted(), *self._first(asks)}
+        wanted = {*hosts.wanted(), *self._first(asks)}
         return [node for node in self.nodes if node.host in wanted]
 
     def with_growth(self, plan: Plan, asks: Asks) -> Plan:
-        if self.cluster.scale is None or not isinstance(self.provider, HostedProvider):
+        hosts = self.provider.hosts
+        if self.cluster.scale is None or hosts is None:
             return plan
         first = {node.host for node in self.at_first(asks)}
         others = [node for node in self.nodes if node.host not in first]
-        spares = spares_of(others, asks, self.provider.start_s())
+        spares = spares_of(others, asks, hosts.start_s())
         return grown(plan, spares, self.cluster.scale.max - len(first))
 
     def growing(self, asks: Asks, alive: Callable[[], Sequence[Node]]) -> Growing | None:
-        if self.cluster.scale is None or not isinstance(self.provider, HostedProvider):
+        hosts = self.provider.hosts
+        if self.cluster.scale is None or hosts is None:
             return None
-        return Growing(self.provider, asks, alive, self._tell)
+        return Growing(hosts, asks, alive, self._tell)
 
     def _start_others(self) -> None:
         try:
@@ -136,7 +138,7 @@ class ClusterMachines(Machines):
     def engine(self, root: str, folder: str, session: str) -> Engine:
         from shoal.engine.ray.engine import RayEngine
 
-        if self.cluster.provider == "local":
+        if self.provider.is_here:
             from shoal.cluster.local import environment_of_items
 
             environment = environment_of_items()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from shoal import spec as specs
+from shoal.cluster.virtual import is_virtual, virtual_nodes
 from shoal.errors import SpecError
 from shoal.spec import Cluster
 
@@ -37,7 +38,6 @@ def status(file: str, *, refresh: bool = False) -> list[NodeStatus]:
     cluster = load(file)
     if is_virtual(cluster):
         from shoal.cluster.base import NodeStatus
-        from shoal.cluster.virtual import virtual_nodes
 
         return [NodeStatus(node.host, "up", node, why="virtual") for node in virtual_nodes(cluster)]
     provider = _provider(cluster, file)
@@ -52,9 +52,7 @@ def status(file: str, *, refresh: bool = False) -> list[NodeStatus]:
 
 def _measure_again(provider: Provider) -> Mapping[str, str]:
     """What went wrong, by host. Providers that always look have nothing to measure again."""
-    from shoal.cluster.hosted import HostedProvider
-
-    return provider.refresh() if isinstance(provider, HostedProvider) else {}
+    return provider.hosts.refresh() if provider.hosts is not None else {}
 
 
 def scale(file: str, count: int, tell: Tell) -> Mapping[str, str]:
@@ -85,10 +83,11 @@ def notebook(file: str) -> tuple[str, Callable[[], None]]:
 
 def _started_by_us(file: str) -> tuple[Cluster, Provider]:
     cluster = load(file)
-    if is_virtual(cluster) or cluster.provider == "ray":
-        what = "has only virtual nodes" if is_virtual(cluster) else "was not started by Shoal"
+    provider = None if is_virtual(cluster) else _provider(cluster, file)
+    if provider is None or not provider.is_started:
+        what = "has only virtual nodes" if provider is None else "was not started by Shoal"
         raise SpecError(f"{cluster.name} {what}.", hint="This is for clusters that Shoal starts.")
-    return cluster, _provider(cluster, file)
+    return cluster, provider
 
 
 def load(file: str) -> Cluster:
@@ -96,15 +95,6 @@ def load(file: str) -> Cluster:
     cluster = specs.load(file, kind="cluster")
     assert isinstance(cluster, Cluster)
     return cluster
-
-
-def is_virtual(cluster: Cluster) -> bool:
-    """Whether its nodes exist only in the embedded engine."""
-    if cluster.provider != "local":
-        return False
-    from shoal.cluster import virtual
-
-    return virtual.is_virtual(cluster)
 
 
 def _provider(cluster: Cluster, file: str) -> Provider:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from shoal.api import workloads
 from shoal.api.clustered import provider_for
-from shoal.api.clusters import is_virtual, load
+from shoal.api.clusters import load
 from shoal.api.machines import machines
 from shoal.cluster.agent.there import ARCHIVE, NO_FILES
 from shoal.cluster.asking import answer
@@ -19,6 +19,7 @@ from shoal.cluster.base import Provider, Tell
 from shoal.cluster.detached import Detached
 from shoal.cluster.here import Here
 from shoal.cluster.local import environment_of_items
+from shoal.cluster.virtual import is_virtual
 from shoal.errors import AgentRefused, ClusterError, FileError, NotFound, RunLocked, SpecError
 from shoal.model import RunState
 from shoal.store import RunSummary, ensure_own, find_home, home_for_new_runs, make_home
@@ -54,7 +55,9 @@ def detach(file: str, cluster: str, sets: Sequence[str], limit: int | None, tell
     make_home(home)
     run = f"{prepared.spec.name}-{here.token(4)}"
     options = [*(f"--set={text}" for text in sets), *([f"--limit={limit}"] if limit else []), f"--id={run}"]
-    _say_where_it_is_kept(cluster, tell)
+    found = load(cluster)
+    if found.storage is None and not provider.is_here:
+        tell(f"{found.name} has no storage:, so the run is kept on its head alone, and is lost if that is.")
     provider.up(tell, _head(cluster))
     detached = provider.detached()
     if detached.is_here:
@@ -68,12 +71,6 @@ def detach(file: str, cluster: str, sets: Sequence[str], limit: int | None, tell
         state = _submit(detached, Stub(run, spec.kind, spec.name, *files, here.now()), arguments, there)
     provider.up(tell)
     return Handed(run, state)
-
-
-def _say_where_it_is_kept(cluster: str, tell: Tell) -> None:
-    found = load(cluster)
-    if found.storage is None and found.provider != "local":
-        tell(f"{found.name} has no storage:, so the run is kept on its head alone, and is lost if that is.")
 
 
 def _submit(detached: Detached, stub: Stub, arguments: Sequence[str], folder: str) -> str:
@@ -165,8 +162,10 @@ def _wait_until_known(run: str, provider: Provider) -> None:
 
 def must_be_detached(cluster: str) -> bool:
     """Whether work can be driven only from inside: containers cannot reach this machine."""
-    provider = load(cluster).provider
-    return provider in ("kubernetes", "swarm") and not Here().environment.get("SHOAL_CLUSTER")
+    found = load(cluster)
+    if is_virtual(found) or Here().environment.get("SHOAL_CLUSTER"):
+        return False
+    return provider_for(found, os.path.abspath(cluster)).driven_from_inside
 
 
 def get(run: str, item: str | None, to: str | None) -> str:
@@ -179,7 +178,7 @@ def get(run: str, item: str | None, to: str | None) -> str:
     if done.code == NO_FILES:
         raise NotFound(
             f"{item or f'No item of {run}'} left {'no ' if item else ''}files.",
-            hint=f"Where an inference put its output is `results` of: shoal show {run} --json",
+            hint=f"Where a run put its output is `results` of: shoal show {run} --json",
         )
     _, mark, archive = done.output.partition(ARCHIVE)
     if done.code != 0 or not mark:

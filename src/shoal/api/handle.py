@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
-from shoal.api import inference
 from shoal.api.display import Display
 from shoal.api.reading import logs_of
 from shoal.api.session import Session, read_only, summarize
@@ -19,6 +18,7 @@ from shoal.cluster.here import Here
 from shoal.errors import ClusterLost
 from shoal.shape.base import Ended, Progress, Watcher
 from shoal.store import RunStore
+from shoal.work.kind import Kind, kind_of
 
 
 class Run:
@@ -164,13 +164,10 @@ class Run:
             yield from self.rows()
             return
         with read_only(self.folder) as store:
-            of_output = _is_inference(store)
+            kind = _kind(store)
         while (item := self._next_ended()) is not None:
             with read_only(self.folder) as store:
-                if of_output:
-                    yield from inference.rows_of(store, store.item(item).item.seq)
-                else:
-                    yield store.row(item)
+                yield from kind.rows_of(store, item)
         self._ended.put(None)
         if self._failure is not None:
             raise self._failure
@@ -210,7 +207,7 @@ class Run:
     def rows(self) -> list[dict[str, Any]]:
         """Every item's row as it is now; of an inference, the rows of its output so far."""
         with read_only(self.folder) as store:
-            return list(inference.rows(store) if _is_inference(store) else store.rows())
+            return list(_kind(store).rows(store))
 
     def table(self) -> Any:
         """The rows as a pyarrow table (`.to_pandas()` where pandas is installed).
@@ -218,7 +215,7 @@ class Run:
         A column whose values have several types is text, as in results.parquet. Of an inference it is its output.
         """
         with read_only(self.folder) as store:
-            return inference.table(store) if _is_inference(store) else store.table()
+            return _kind(store).table(store)
 
     def logs(self, item: str | None = None) -> str:
         """What the run, or one of its items, wrote to its output so far."""
@@ -236,5 +233,5 @@ class Run:
         return f"<Run {self.id}: {self.state}>"
 
 
-def _is_inference(store: RunStore) -> bool:
-    return store.info().kind == "infer"
+def _kind(store: RunStore) -> Kind:
+    return kind_of(store.info().kind)

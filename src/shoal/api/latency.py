@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shoal.api.clustered import provider_for
-from shoal.api.clusters import is_virtual, load
+from shoal.api.clusters import load
 from shoal.cluster import remembering
 from shoal.cluster.base import Provider
 from shoal.cluster.book import Book
 from shoal.cluster.here import Here
+from shoal.cluster.virtual import is_virtual, virtual_nodes
 from shoal.errors import SpecError
 from shoal.model import Distance, Node
 from shoal.plan import nearness
@@ -104,18 +105,15 @@ def _ask(
 
     if is_virtual(cluster):
         from shoal.cluster.agent.latency import latency as measure
-        from shoal.cluster.virtual import virtual_nodes
 
         nodes = virtual_nodes(cluster)
         hosts = due(nodes)
         learn(dict.fromkeys(hosts, measure(probes)) if hosts else {})  # They are all this machine.
         return _Found(nodes, {})
-    from shoal.cluster.hosted import HostedProvider
-
     provider = provider_for(cluster, file)
-    if isinstance(provider, HostedProvider):
-        nodes = [Node(node.host, 0, 0, 0, dict(node.labels)) for node in provider.nodes()]
-        answers, problems = provider.ask_each(due(nodes), {"do": "latency", "probes": probes})
+    if (asked := provider.hosts) is not None:
+        nodes = [Node(node.host, 0, 0, 0, dict(node.labels)) for node in asked.nodes()]
+        answers, problems = asked.ask_each(due(nodes), {"do": "latency", "probes": probes})
         learn(answers)
         return _Found(nodes, problems)
     return _ask_ray(provider, probes, due, learn)

@@ -174,12 +174,11 @@ def machines(cluster: str | None, tell: Tell = lambda line: None, *, inline: boo
 
         made = InlineMachines if inline else Machines
         return made([inventory.this_machine()], "machine", tell=tell)
-    from shoal.api.clusters import is_virtual, load
+    from shoal.api.clusters import load
+    from shoal.cluster.virtual import is_virtual, virtual_nodes
 
     found, file = load(cluster), os.path.abspath(cluster)
     if is_virtual(found):
-        from shoal.cluster.virtual import virtual_nodes
-
         return Machines(virtual_nodes(found), f"cluster {found.name}", found, file, tell)
     from shoal.api.clustered import ClusterMachines
 

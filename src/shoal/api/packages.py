@@ -7,6 +7,7 @@ from shoal.engine import modules
 from shoal.errors import Problem, several
 from shoal.model import Decision
 from shoal.work.job import Job
+from shoal.work.kind import kind_of
 
 KNOWN_AS = {
     "cv2": "opencv-python",
@@ -17,15 +18,6 @@ KNOWN_AS = {
     "bs4": "beautifulsoup4",
 }
 """Packages that have another name than their module, and that people trip over most."""
-EXTRAS = {
-    "PIL": "infer",
-    "numpy": "infer",
-    "onnx": "onnx",
-    "onnxruntime": "onnx",
-    "openvino": "openvino",
-    "torch": "torch",
-}
-"""Modules of inference, and the extras of Shoal that bring them."""
 
 
 def decision(job: Job, where: Machines) -> tuple[Decision, ...]:
@@ -125,6 +117,6 @@ def _hint(name: str, job: Job) -> str:
     if job.packages.lines:
         return f"Add the package that has it to requirements: (is it {package}?)"
     install = "install it where Shoal runs"
-    if job.kind == "infer" and name in EXTRAS:
-        install += f": pip install 'shoal[{EXTRAS[name]}]'"
+    if (extra := kind_of(job.kind).extras.get(name)) is not None:
+        install += f": pip install 'shoal[{extra.extra}]'"
     return f"Write requirements: [{package}] into the workload, or {install}."

@@ -26,6 +26,7 @@ from shoal.store import (
 )
 from shoal.store import remove as remove_run
 from shoal.store.stubs import stubs
+from shoal.work.kind import kind_of
 
 BLOCK_BYTES = 1 << 16
 
@@ -70,9 +71,11 @@ def results(run: str, *, best: int | None = None) -> tuple[list[str], list[dict[
 def averages(store: RunStore, *, best: int | None = None) -> Averages:
     """Trials with equal parameters as one row each; with `best`, the best N by the mean of the objective."""
     info = store.info()
-    if info.kind != "sweep":
+    kind = kind_of(info.kind)
+    if not kind.is_compared:
         raise SpecError(
-            f"Run {store.run} is no sweep, so it has no trials to average.", hint="Leave out --average."
+            f"Run {store.run} is of kind {kind.name}, and has no trials to average.",
+            hint="Leave out --average.",
         )
     metric, goal = info.objective or (None, None)
     found = average(store.rows(), store.columns(), store.parameters(), metric)
@@ -174,9 +177,9 @@ def get(run: str, item: str | None = None, *, to: str | None = None) -> str:
 
 
 def _instead(store: RunStore) -> str | None:
-    """Where to look: what an inference makes is not in the folders of its items."""
+    """Where to look: what some kinds make is not in the folders of their items."""
     output = store.kept().results
-    return f"The output of an inference is in {output}" if output else None
+    return f"Its output is in {output}" if output else None
 
 
 def _copy(source: str, target: str) -> str:

@@ -31,6 +31,7 @@ from shoal.store import remove as remove_run
 from shoal.store.learned import recall_learned
 from shoal.store.profiles import recall
 from shoal.work.job import Job, Past
+from shoal.work.kind import workload_of
 
 if TYPE_CHECKING:
     from shoal.api.handle import Run
@@ -109,16 +110,17 @@ def new_session(
     """
     _ensure_possible(prepared.job, where)
     home = home_for_new_runs(here.folder, here.environment)
-    plan_ = _plan(prepared, where, home)
+    plan_, ceiling = _plan(prepared, where, home), None
     if plan is not None:
         from shoal.api import saved_plan
 
         prepared, plan_ = saved_plan.follow(plan, prepared, where, plan_)
+        ceiling = plan_.workers_by_node
         prepared.job.fit(where.nodes, here=where.here)
     where.ready(prepared.job.asks())
     try:
         packages.equip(prepared.job, where)
-        session = _begin(prepared, where, here, home, plan_, run_id)
+        session = _begin(prepared, where, here, home, plan_, ceiling, run_id)
     except BaseException:
         where.close()
         raise
@@ -137,7 +139,13 @@ def _ensure_possible(job: Job, where: Machines) -> None:
 
 
 def _begin(
-    prepared: Prepared, where: Machines, here: Here, home: str, plan_: Plan, run_id: str | None
+    prepared: Prepared,
+    where: Machines,
+    here: Here,
+    home: str,
+    plan_: Plan,
+    ceiling: Mapping[str, int] | None,
+    run_id: str | None,
 ) -> Session:
     """The run is made, on machines that are ready."""
     objective = getattr(prepared.spec, "objective", None)
@@ -158,7 +166,7 @@ def _begin(
 
             functions.settle(prepared, store.folder)
         seals.seal(store, where, here)
-        return Session(store, prepared.job, where, here)
+        return Session(store, prepared.job, where, here, ceiling=ceiling)
     except ShoalError:
         # What could not begin, as its output is somebody else's, is no run.
         _leave(store, here)
@@ -278,25 +286,10 @@ def _again(store: RunStore) -> Prepared:
         from shoal.api import functions
 
         return functions.again(store)
-    from shoal import spec as specs
-
-    spec = specs.loads(
-        store.spec_text,
-        folder=workload_folder(document["path"]),
-        label=os.path.basename(document["path"]),
-        sets=document["sets"],
-    )
-    assert isinstance(spec, specs.Workload)
+    spec = workload_of(store)
     job = workloads.job_of(spec, limit=document["limit"])
     job.began_with(document.get("made_of"))
     return Prepared(spec, job, document)
-
-
-def workload_folder(path: str) -> str:
-    """Where the workload's file was; on another machine, to which only the run was brought, the current folder."""
-    here = Here().folder
-    moved = not os.path.exists(path) and os.path.exists(os.path.join(here, os.path.basename(path)))
-    return here if moved else os.path.dirname(path)
 
 
 def _more(store: RunStore) -> bool:

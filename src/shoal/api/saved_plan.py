@@ -65,7 +65,7 @@ def follow(path: str, prepared: Prepared, where: Machines, now: Plan) -> tuple[P
     spec = specs.load(document["path"], document["sets"])
     assert isinstance(spec, Workload)
     spec = replace(spec, limits=prepared.spec.limits)
-    job = workloads.job_of(spec, limit=document["limit"], ceiling=saved.workers_by_node)
+    job = workloads.job_of(spec, limit=document["limit"])
     return prepared._replace(spec=spec, job=job, document=document), saved
 
 

@@ -40,8 +40,12 @@ class Session:
         here: Here,
         *,
         failed: bool = False,
+        ceiling: Mapping[str, int] | None = None,
     ) -> None:
-        """`failed` takes the failed items again. Nothing of the run is changed before all is known to fit."""
+        """`failed` takes the failed items again; `ceiling` is how many workers each node may have, by host.
+
+        Nothing of the run is changed before all is known to fit.
+        """
         self.store = store
         self.job = job
         self._machines = machines
@@ -56,7 +60,7 @@ class Session:
         try:
             places = [*machines.turns(store.run), *(Place(place) for place in job.turns())]
             self._turn = turns.take(store, places, Driver.this(here.token(16)), self._began, machines.tell)
-            self._set_up(failed)
+            self._set_up(failed, ceiling)
         except BaseException:
             job.close()
             self._give_up()
@@ -68,7 +72,7 @@ class Session:
             if self.store.is_driven_here:
                 self.store.set_state(RunState.INTERRUPTED, self._here.now())
 
-    def _set_up(self, failed: bool) -> None:
+    def _set_up(self, failed: bool, ceiling: Mapping[str, int] | None) -> None:
         """From here on the run is this driver's."""
         store, job, machines = self.store, self.job, self._machines
         if failed:
@@ -88,6 +92,7 @@ class Session:
                     waiting,
                     self._durations(),
                     self._watchers,
+                    ceiling,
                 )
             )
             self._growing = machines.growing(job.asks(), self._engine.nodes)
@@ -362,7 +367,7 @@ def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:
         store.folder,
         workers or kept.workers,
         [*_notes(info), *kept.notes],
-        kept.document if info.kind == "infer" else None,
+        kept.document,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from shoal.kinds import workloads
 from shoal.model.record import WorkerUse
 
 EXIT_CODES = {"succeeded": 0, "failed": 1, "stopped": 3, "interrupted": 1, "running": 0, "queued": 0}
@@ -22,8 +23,14 @@ class Summary(NamedTuple):
     folder: str
     workers: Sequence[WorkerUse] = ()
     notes: Sequence[str] = ()
-    infer: Mapping[str, Any] | None = None
-    """Of an inference: rows, errors, throughput, seconds by phase, what was chosen."""
+    details: Mapping[str, Any] | None = None
+    """What the kind says of it: of an inference rows, errors, throughput, seconds by phase, what was chosen. Also there
+    under the name of the kind, as in the JSON form: `summary.infer`."""
+
+    def __getattr__(self, name: str) -> Mapping[str, Any] | None:
+        if name not in workloads():
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self.details if name == self.kind else None
 
     @property
     def exit_code(self) -> int:
@@ -38,6 +45,6 @@ class Summary(NamedTuple):
         }
         document["workers"] = [use._asdict() for use in self.workers]
         document["notes"] = list(self.notes)
-        if self.infer is None:
-            del document["infer"]
+        if (details := document.pop("details")) is not None:
+            document[self.kind] = details
         return document

@@ -1,4 +1,4 @@
-"""From what a user gives (a file, or a function and rows) to a job that can be run. The lookup of kinds is here."""
+"""From what a user gives (a file, or a function and rows) to a job that can be run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from shoal import spec as specs
 from shoal.errors import SpecError
 from shoal.spec import Workload
 from shoal.work.job import Job
+from shoal.work.kind import kind_of
 
 W = TypeVar("W", bound=Workload)
 Target = str | os.PathLike[str] | Callable[..., Any]
@@ -92,27 +93,11 @@ def ensure_limit(limit: object) -> None:
 
 def what_runs(spec: Workload) -> str:
     """The code that a workload names, in a few words."""
-    section = getattr(spec, "run", None) or getattr(spec, "model", None)
+    section = getattr(spec, kind_of(spec.kind).code, None)
     named = [(name, getattr(section, name)) for name in getattr(section, "exactly_one", ())]
     return ", ".join(f"{name} {value}" for name, value in named if value is not None)
 
 
-def job_of(
-    spec: Workload,
-    *,
-    limit: int | None = None,
-    pickle: str | None = None,
-    ceiling: Mapping[str, int] | None = None,
-) -> Job:
-    """The job of a spec, by its kind; with at most as many workers on each node as `ceiling` says."""
-    from shoal.spec import Infer, Sweep
-
-    if isinstance(spec, Sweep):
-        from shoal.work.sweep.job import prepare
-
-        return prepare(spec, limit=limit, pickle=pickle, ceiling=ceiling)
-    if isinstance(spec, Infer):
-        from shoal.work.infer.job import prepare as prepare_infer
-
-        return prepare_infer(spec, limit=limit, ceiling=ceiling)
-    raise AssertionError(f"no module for kind {spec.kind!r}")
+def job_of(spec: Workload, *, limit: int | None = None) -> Job:
+    """The job of a spec, by its kind."""
+    return kind_of(spec.kind).prepare(spec, limit=limit)

@@ -32,8 +32,6 @@ COMMANDS = {
 """Of each command: the module it is in, and the line that `shoal --help` says about it."""
 
 DRIVING = ("run", "resume")
-TRIAL = "shoal.work.sweep.trial"
-"""What workers of most runs need: loaded in the process that starts them, while this one still thinks."""
 
 
 def open_missing_streams() -> None:
@@ -59,9 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return obey(given)
     gc.disable()  # Nothing made on the way to the first trial is garbage; `drive` turns it on again.
     from shoal.engine.workers import spawning
+    from shoal.kinds import usual
 
     if "--inline" not in given:
-        spawning.prestart(TRIAL)
+        spawning.prestart(
+            *usual().preload
+        )  # Loaded where workers come from, while this process still thinks.
     try:
         from shoal.cli.obeying import obey
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from shoal.api.display import words
+from shoal import words
 from shoal.api.reading import averages
 from shoal.cli import tables
-from shoal.cli.output import echo, echo_json_rows, say
+from shoal.cli.output import echo, echo_csv, echo_json_rows, say
 
 if TYPE_CHECKING:
     from shoal.api.averaging import Averages
@@ -28,20 +25,9 @@ def echo_averages(store: RunStore, form: str, best: int | None) -> None:
     if form == "json":
         echo_json_rows(found.rows)
     elif form == "csv":
-        _echo_csv(found)
+        echo_csv(found.columns, (row.values() for row in found.rows))
     else:
         _show(found, found.columns)
-
-
-def _echo_csv(found: Averages) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(found.columns)
-    for row in found.rows:
-        writer.writerow(
-            json.dumps(value) if isinstance(value, bool | list | dict) else value for value in row.values()
-        )
-    echo(text.getvalue(), end="")
 
 
 def _show(found: Averages, columns: Sequence[str]) -> None:

@@ -6,9 +6,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from shoal.api.display import words
+from shoal import words
 from shoal.api.display.board import Board
 from shoal.cli.output import is_terminal, say
+from shoal.work.kind import kind_of
 
 if TYPE_CHECKING:
     from shoal.api.display import Display
@@ -28,10 +29,11 @@ def display_for(board: Board, *, live: bool = True) -> Display:
 
 def greet(info: RunInfo, board: Board) -> None:
     """The first line: which run this is, how much there is to do, and how long it should take."""
-    total = "trials" if board.total is None else f"{board.total} trial{'' if board.total == 1 else 's'}"
-    parts = [f"{board.run}: {'inference' if info.kind == 'infer' else total}"]
+    kind, total = kind_of(info.kind), board.total
+    count = "" if total is None else f"{total} "
+    parts = [f"{board.run}: {kind.noun if kind.counted_by else count + words.named(total, kind.unit)}"]
     if board.ended:
-        of = "item" if info.kind == "infer" else ""  # It is not inputs that are counted here.
+        of = kind.item if kind.counted_by else ""  # It is items that are counted here.
         parts.append(f"{words.counts(board.counts, of=of)} before")
     if info.predicted_seconds is not None and not board.ended:
         parts.append(f"predicted {words.prediction(info.predicted_seconds)}")

@@ -16,7 +16,9 @@ import click
 
 from shoal.cli.options import json_option
 from shoal.cli.output import echo, echo_json, is_terminal, say
+from shoal.kinds import workloads
 from shoal.units import format_size
+from shoal.work.kind import Kind, kind_of
 
 OLDEST = (3, 11)
 LITTLE_DISK = 1 << 30
@@ -28,13 +30,6 @@ NEEDED = {
 }
 """Packages that Shoal was installed with."""
 OPTIONAL = {
-    "numpy": ("images and model files", "infer"),
-    "Pillow": ("images", "infer"),
-    "simplejpeg": ("decoding JPEGs faster", "infer"),
-    "onnxruntime": ("ONNX models", "onnx"),
-    "onnx": ("running TorchScript models by ONNX Runtime", "onnx"),
-    "openvino": ("a runtime that is often faster on processors", "openvino"),
-    "torch": ("TorchScript models, and your own PyTorch trials", "torch"),
     "obstore": ("s3://", "s3"),
     "hdfs-native": ("hdfs://", "hdfs"),
     "ray": ("clusters", "ray"),
@@ -42,11 +37,9 @@ OPTIONAL = {
     "ipykernel": ("notebooks", None),
     "tensorflow": ("your own TensorFlow trials", None),
 }
-"""Packages that some work needs, for what, and the extra of Shoal that brings each."""
+"""Packages that are not of one kind of work, for what, and the extra of Shoal that brings each."""
 SAME = {"onnxruntime": ("onnxruntime", "onnxruntime-gpu")}
 """Packages that are published under several names."""
-WITH_CUDA = {"onnxruntime": "pip install onnxruntime-gpu", "torch": "install a build of torch with CUDA"}
-"""What to do where these compute on processors only, and there is a GPU."""
 COLOURS = {"ok": "green", "note": "yellow", "bad": "red"}
 
 
@@ -167,13 +160,22 @@ def _packages() -> Iterator[Finding]:
             yield Finding("ok", name, f"{found}, for {purpose}")
         else:
             yield Finding("note", name, f"not installed; for {purpose}", f"pip install {name}")
-    for name, (purpose, extra) in OPTIONAL.items():
-        found = _version(name)
-        if found is not None:
-            yield _on_which_device(name, f"{found}, for {purpose}")
-        else:
-            hint = f"pip install 'shoal[{extra}]'" if extra else None
-            yield Finding("ok", name, f"not installed; for {purpose}", hint)
+    for kind in map(kind_of, workloads()):
+        for module, extra in kind.extras.items():
+            found = _version(extra.package)
+            if found is not None and extra.with_gpu:
+                yield _on_which_device(kind, module, f"{found}, for {extra.purpose}")
+            else:
+                yield _optional(extra.package, found, extra.purpose, extra.extra)
+    for name, (purpose, from_extra) in OPTIONAL.items():
+        yield _optional(name, _version(name), purpose, from_extra)
+
+
+def _optional(name: str, found: str | None, purpose: str, extra: str | None) -> Finding:
+    if found is not None:
+        return Finding("ok", name, f"{found}, for {purpose}")
+    hint = f"pip install 'shoal[{extra}]'" if extra else None
+    return Finding("ok", name, f"not installed; for {purpose}", hint)
 
 
 def _version(name: str) -> str | None:
@@ -186,17 +188,15 @@ def _version(name: str) -> str | None:
     return None
 
 
-def _on_which_device(name: str, found: str) -> Finding:
+def _on_which_device(kind: Kind, module: str, found: str) -> Finding:
     """Of what runs models: whether this build can use a GPU, by its files."""
-    if name not in WITH_CUDA:
-        return Finding("ok", name, found)
     from shoal.cluster import inventory
-    from shoal.work.infer.models.installed import knows_cuda
 
-    if knows_cuda(name):
-        return Finding("ok", name, f"{found}; can use CUDA")
+    package, hint = kind.extras[module].package, kind.extras[module].with_gpu
+    if kind.uses_gpu(module):
+        return Finding("ok", package, f"{found}; can use CUDA")
     found = f"{found}; on processors only"
-    return Finding("note", name, found, WITH_CUDA[name]) if inventory.gpus() else Finding("ok", name, found)
+    return Finding("note", package, found, hint) if inventory.gpus() else Finding("ok", package, found)
 
 
 def _environments() -> Iterator[Finding]:

@@ -95,11 +95,10 @@ def drive(session: Session, stopping: Stopping, *, inline: bool = False) -> Summ
     What such items print goes where it is seen, and not among the results in a file.
     """
     from shoal.api.display.board import Board
-    from shoal.api.inference import inputs_before
     from shoal.cli.display import display_for, greet
 
     info = session.store.info()
-    board = Board.of(info, session.job.total(), inputs_before(session.store, info))
+    board = Board.of(info, session.job.total(), session.store)
     display = display_for(board, live=not inline)
     session.watch(display)
     gc.enable()

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 
-from shoal.api.display.words import printable
 from shoal.cli.output import echo_json, say
 from shoal.errors import Problem, ShoalError, SpecError
+from shoal.words import printable
 
 WRONG_REQUEST = 2
 STOPPED = 3

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.api.display import words
+from shoal import words
 from shoal.cli import tables
 from shoal.cli.options import json_option, run_argument
-from shoal.cli.output import Row, echo, echo_json, echo_json_rows, is_terminal, local_time, say, timestamp
+from shoal.cli.output import (
+    Row,
+    echo,
+    echo_csv,
+    echo_json,
+    echo_json_rows,
+    is_terminal,
+    local_time,
+    say,
+    timestamp,
+)
 from shoal.model import RunState
 from shoal.model.item import shown
 from shoal.model.record import NODE, Attempt
 from shoal.units import format_seconds
+from shoal.work.kind import best_in_words, kind_of, metrics_of
 
 if TYPE_CHECKING:
     from shoal.store import ItemRecord, RunInfo, RunStore
+    from shoal.work.kind import Kind
 
 ITEMS_SHOWN = 20
 ATTEMPTS_SHOWN = 5
@@ -94,8 +105,7 @@ def _document(info: RunInfo, store: RunStore, why: bool) -> dict[str, Any]:
     document["items"] = [_item(record, earlier.get(record.item.seq, ())) for record in store.items()]
     events = [event._asdict() | {"at": timestamp(event.at)} for event in store.events()]
     document["events"] = events
-    if info.kind == "infer":
-        document["infer"] = store.kept().document
+    document[info.kind] = kind_of(info.kind).document(store)
     if why:
         document["plan"] = store.plan()
         document["scaling"] = [
@@ -154,14 +164,11 @@ def _tell(info: RunInfo, store: RunStore) -> None:
         echo(f"predicted: {words.prediction(info.predicted_seconds)}")
     if info.driver is not None:
         echo(f"driven by: process {info.driver.get('pid')} on {info.driver.get('host')}")
-    if info.best is not None and info.objective is not None:
-        from shoal.cli.ending import best_in_words
-
-        echo(f"best: {best_in_words(info.best, info.objective[0])}")
-    if info.kind == "infer":
-        from shoal.api import inference
-
-        for line in inference.in_words(store):
+    if (best := best_in_words(info)) is not None:
+        echo(f"best: {best}")
+    kind = kind_of(info.kind)
+    if document := kind.document(store):
+        for line in kind.in_words(document):
             echo(line)
     if events := store.events():
         last = events[-1]
@@ -193,15 +200,13 @@ def _tell_why(store: RunStore) -> None:
         say("The plan of this run was not kept.")
     for decision in decisions or ():
         echo(_decision(decision))
-    from shoal.api import inference
-
-    for decision in inference.decisions(store):
+    for decision in kind_of(store.info().kind).decisions(store):
         echo(f"found out: {_decision(decision)}")
     for event in store.events():
         echo(f"{local_time(event.at)} {event.subject} {event.what}\n    {event.why}")
 
 
-def _decision(decision: dict[str, Any]) -> str:
+def _decision(decision: Mapping[str, Any]) -> str:
     return f"{decision['name']}: {words.choice(decision['name'], decision['choice'])}\n    {decision['why']}"
 
 
@@ -227,44 +232,45 @@ def results_command(run: str, form: str, best: int | None, average: bool) -> Non
 
             echo_averages(store, form, best)
             return
-        is_inference = store.info().kind == "infer" and best is None
-        if is_inference and form != "json":
-            from shoal.cli import inferring
-
-            inferring.echo_rows(store, form, ROWS_ON_SCREEN)
-            return
-        rows = _output(store) if is_inference else _rows(store, best)
+        kind = kind_of(store.info().kind)
+        rows = kind.rows(store) if best is None else _best(store, kind, best)
+        if best is None and (sentence := kind.missing(store)) is not None:
+            say(f"Note: {sentence}")
         if form == "json":
             echo_json_rows(rows)
+        elif kind.has_output and best is None:
+            _echo_output(store, rows, form)
         elif form == "csv":
             _echo_csv(store, rows, whole=best is None)
         else:
-            _echo_table(store, rows)
+            _show(store.columns(), iter(rows), metrics_of(store))
 
 
-def _output(store: RunStore) -> Iterable[Row]:
-    from shoal.api import inference
-    from shoal.cli.inferring import tell_gone
-
-    rows = inference.rows(store)
-    tell_gone(store)
-    return rows
-
-
-def _rows(store: RunStore, best: int | None) -> Iterable[Row]:
-    if best is None:
-        return store.rows()
+def _best(store: RunStore, kind: Kind, count: int) -> Iterable[Row]:
     objective = store.info().objective
     if objective is None:
         from shoal.errors import SpecError
 
-        is_inference = store.info().kind == "infer"
-        wish = "" if is_inference else "Add objective: {metric: NAME, goal: max} to the workload, or leave"
+        wish = "Add objective: {metric: NAME, goal: max} to the workload, or leave"
         raise SpecError(
             f"Run {store.run} has no objective, so none of its results is best.",
-            hint=f"{wish or 'Leave'} out --best.",
+            hint=f"{wish if kind.is_compared else 'Leave'} out --best.",
         )
-    return store.best(*objective, count=best)
+    return store.best(*objective, count=count)
+
+
+def _echo_output(store: RunStore, rows: Iterable[Row], form: str) -> None:
+    """Rows that have columns of their own: those of the first are those of all."""
+    waiting = iter(rows)
+    first = next(waiting, None)
+    if first is None:
+        if form != "csv":
+            running = store.state().is_active
+            say("There are no rows yet." if running else "There are no rows.")
+    elif form == "csv":
+        echo_csv(list(first), (row.values() for row in chain([first], waiting)))
+    else:
+        _show(list(first), chain([first], waiting))
 
 
 def _echo_csv(store: RunStore, rows: Iterable[Row], *, whole: bool) -> None:
@@ -275,33 +281,23 @@ def _echo_csv(store: RunStore, rows: Iterable[Row], *, whole: bool) -> None:
             while block := file.read(1 << 20):
                 echo(block, end="")
         return
-    import csv
-    import io
-
     columns = store.columns()
-    for cells in _exact(store, columns, rows):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(cells)
-        echo(line.getvalue(), end="")
+    echo_csv(columns, _exact(store, columns, rows))
 
 
 def _exact(store: RunStore, columns: list[str], rows: Iterable[Row]) -> Iterator[list[Any]]:
-    """The header, then rows with their parameters as the table had them."""
-    yield list(columns)
+    """Rows with their parameters as the table had them."""
     for row in rows:
         texts = store.item(str(row["item"])).item.texts or {}
-        values = [texts.get(name, row.get(name)) for name in columns]
-        yield [json.dumps(value) if isinstance(value, bool | list | dict) else value for value in values]
+        yield [texts.get(name, row.get(name)) for name in columns]
 
 
-def _echo_table(store: RunStore, rows: Iterable[Row]) -> None:
-    from shoal.cli.ending import metrics_of
-
-    waiting = iter(rows)
-    shown = islice(waiting, ROWS_ON_SCREEN) if is_terminal() else waiting
-    hidden = tables.show(store.columns(), shown, metrics_of(store))
+def _show(columns: list[str], rows: Iterator[Row], keep: Sequence[str] = ()) -> None:
+    """As many rows as a screen is for, and what was left out."""
+    shown = islice(rows, ROWS_ON_SCREEN) if is_terminal() else rows
+    hidden = tables.show(columns, shown, keep)
     if hidden:
         names = words.shortened(", ".join(hidden), 60)
         say(f"No room for: {names}; --format csv has all columns.")
-    if next(waiting, None) is not None:
+    if next(rows, None) is not None:
         say(f"Shown are the first {ROWS_ON_SCREEN}; --format csv has all rows.")

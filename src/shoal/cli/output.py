@@ -7,10 +7,11 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import chain
 from typing import Any
 
-from shoal.api.display.words import printable
 from shoal.errors import ShoalError
+from shoal.words import printable
 
 Row = Mapping[str, Any]
 
@@ -66,6 +67,19 @@ def echo_json_rows(rows: Iterable[Row]) -> None:
         echo(before + json.dumps(strict(row), allow_nan=False, default=str), end="")
         before = ",\n"
     echo("\n]" if before == ",\n" else "[]")
+
+
+def echo_csv(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    """A line for the columns and one for each row, written as they come. Truths, lists and mappings are JSON."""
+    import csv
+    import io
+
+    for cells in chain([columns], rows):
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(
+            json.dumps(value) if isinstance(value, bool | list | dict) else value for value in cells
+        )
+        echo(line.getvalue(), end="")
 
 
 def strict(value: Any) -> Any:

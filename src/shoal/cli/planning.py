@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shoal.api.display import words
+from shoal import words
 from shoal.cli.options import cluster_option, file_argument, json_option, set_option
 from shoal.cli.output import echo, echo_json, say
+from shoal.work.kind import kind_of
 
 if TYPE_CHECKING:
     from shoal.api.probing import Probed
@@ -54,7 +55,8 @@ def check_command(file: str, cluster: str | None, sets: tuple[str, ...]) -> None
 
     prepared = check(file, cluster=cluster, sets=sets)
     total = prepared.job.total()
-    items = "" if total is None else f" of {total} trial{'' if total == 1 else 's'}"
+    item = kind_of(prepared.spec.kind).item
+    items = "" if total is None else f" of {total} {words.named(total, item)}"
     echo(f"{file}: {prepared.spec.kind} {prepared.spec.name}{items}: nothing wrong was found.")
 
 
@@ -117,16 +119,17 @@ def _document(plan: Plan, answers: Sequence[tuple[int, Prediction | None]], *, a
 
 
 def _tell(plan: Plan, answers: Sequence[tuple[int, Prediction | None]]) -> None:
-    items = "" if plan.items is None else f"{plan.items} trial{'' if plan.items == 1 else 's'} on "
-    echo(f"{plan.kind} {plan.name}: {items}{plan.workers} worker{'' if plan.workers == 1 else 's'}")
+    item = kind_of(plan.kind).item
+    items = "" if plan.items is None else f"{plan.items} {words.named(plan.items, item)} on "
+    echo(f"{plan.kind} {plan.name}: {items}{plan.workers} {words.named(plan.workers, 'worker')}")
     echo(f"predicted: {_in_words(plan.predicted_seconds)}")
     for decision in plan.decisions:
         echo(f"{decision.name}: {words.choice(decision.name, decision.choice)}\n    {decision.why}")
     nodes = Counter(placement.node for placement in plan.placements)
     for node, count in nodes.items():
-        echo(f"on {node}: {count} trial{'' if count == 1 else 's'}")
+        echo(f"on {node}: {count} {words.named(count, item)}")
     for count, prediction in answers:
-        echo(f"with {count} node{'' if count == 1 else 's'}: {_in_words(prediction)}")
+        echo(f"with {count} {words.named(count, 'node')}: {_in_words(prediction)}")
 
 
 def _in_words(prediction: Prediction | None) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from shoal.api.display.words import printable
 from shoal.cli.output import Row, cell, echo, is_terminal
+from shoal.words import printable
 
 GAP = "  "
 MEASURED = 1000

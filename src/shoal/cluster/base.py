@@ -9,6 +9,7 @@ from shoal.model import Node
 
 if TYPE_CHECKING:
     from shoal.cluster.detached import Detached
+    from shoal.cluster.hosted import HostedProvider
 
 Tell = Callable[[str], None]
 """Says one line of progress to whoever watches."""
@@ -71,6 +72,22 @@ class Provider(Protocol):
 
     Calls block, and each may be repeated: `up` starts only what is not up, `down` ends only what is left.
     """
+
+    @property
+    def is_here(self) -> bool:
+        """Whether all nodes are this machine: they see its files and have its environment, so nothing has to travel."""
+
+    @property
+    def is_started(self) -> bool:
+        """Whether Shoal starts and ends the cluster; otherwise somebody else does."""
+
+    @property
+    def driven_from_inside(self) -> bool:
+        """Whether runs are driven on the head alone, because nodes cannot reach this machine."""
+
+    @property
+    def hosts(self) -> HostedProvider | None:
+        """Its hosts, where each has an agent of Shoal's: nodes are started there one by one, and asked directly."""
 
     def up(self, tell: Tell, hosts: Sequence[str] | None = None) -> Mapping[str, str]:
         """Start these nodes (None: all that should be there), the head first. What went wrong, by host.

@@ -34,13 +34,18 @@ START_S = 10.0
 class HostedProvider(ABC):
     """Keeps `Provider`; the way to the head is each one's own."""
 
-    alone = False
-    """Whether all nodes are on this machine."""
+    is_here = False
+    is_started = True
+    driven_from_inside = False
 
     def __init__(self, cluster: Cluster, file: str, hosts: Hosts) -> None:
         self.cluster = cluster
         self.book = Book(cluster.name, file)
         self._hosts = hosts
+
+    @property
+    def hosts(self) -> HostedProvider:
+        return self
 
     @abstractmethod
     def door(self) -> Door:
@@ -300,7 +305,7 @@ class HostedProvider(ABC):
             ask,
             described(self.cluster, state.get("address", "")),
             {"cluster": state.get("id"), "host": head},
-            is_here=self.alone,
+            is_here=self.is_here,
         )
 
     # The rest.
@@ -319,7 +324,7 @@ class HostedProvider(ABC):
             memory_bytes=node.memory_bytes,
             gpu=node.gpu,
             labels=dict(node.labels),
-            alone=self.alone,
+            alone=self.is_here,
             versions=_versions(),
         )
 

@@ -21,7 +21,7 @@ from shoal.spec import Cluster, ClusterNode
 class LocalProvider(HostedProvider):
     """Ray nodes on this machine, kept in a network of their own where we are root."""
 
-    alone = True
+    is_here = True
 
     def __init__(self, cluster: Cluster, file: str) -> None:
         if not cluster.nodes:

@@ -14,6 +14,11 @@ from shoal.spec import Cluster
 class RayProvider:
     """Keeps `Provider`. The cluster's token, if it has one, is where Ray itself looks for it."""
 
+    is_here = False
+    is_started = False
+    driven_from_inside = False
+    hosts = None
+
     def __init__(self, cluster: Cluster, look: Callable[[str], Sequence[Node]]) -> None:
         self.cluster = cluster
         self._address = cluster.address or "auto"

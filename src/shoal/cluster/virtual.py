@@ -10,7 +10,9 @@ from shoal.spec import Cluster, ClusterNode
 
 
 def is_virtual(cluster: Cluster) -> bool:
-    """Whether its nodes are only virtual."""
+    """Whether its nodes exist only in the embedded engine."""
+    if cluster.provider != "local":
+        return False
     return cluster.engine == "embedded" or (cluster.engine is None and find_spec("ray") is None)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from shoal.api.display.words import printable, shortened
 from shoal.report.markup import Markup, join, tag
 from shoal.report.scales import Axis, linear
+from shoal.words import printable, shortened
+from shoal.work.pages import Box, Ring, Series
 
 WIDTH, HEIGHT = 640, 260
 SMALL_WIDTH, SMALL_HEIGHT = 400, 230
@@ -20,24 +21,6 @@ NAMED = 150
 ROW = 24
 """How high a bar is, with the room around it."""
 COLOURS = 6
-
-
-class Series(NamedTuple):
-    name: str
-    points: Sequence[tuple[float, float]]
-    look: str = "dots"
-    """`dots`, `line`, `joined` (both), or `steps`."""
-    colour: int = 0
-    titles: Sequence[str] = ()
-    """What each dot says of itself; none, or one for each."""
-
-
-class Ring(NamedTuple):
-    """A mark around one place."""
-
-    x: float
-    y: float
-    label: str
 
 
 class Frame(NamedTuple):
@@ -174,13 +157,6 @@ def bars(rows: Sequence[tuple[str, float, str]], described: str) -> Markup:
         )
         content.append(_label(left + width + 6, at + 16, told, "start"))
     return svg(WIDTH, ROW * len(rows) + 4, described, *content)
-
-
-class Box(NamedTuple):
-    """How values are spread: least, a quarter, middle, three quarters, most."""
-
-    name: str
-    spread: tuple[float, float, float, float, float]
 
 
 def boxes(rows: Sequence[Box], label: str) -> Markup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from shoal.api.display.words import printable, shortened
+from shoal.words import printable, shortened
 
 LONGEST, LONGEST_ATTRIBUTE = 400, 1_000_000
 """Characters of one piece of text, which is cut there; lines of a drawing are attributes, and are long."""

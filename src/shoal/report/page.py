@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from shoal import __version__
 from shoal.api.overview import Overview
-from shoal.report import infer, sections, sweep
+from shoal.report import blocks, sections
 from shoal.report.markup import Markup, join, tag
 from shoal.report.style import STYLE
 from shoal.units import format_seconds
+from shoal.work.pages import Tile
 
 BEGINNING = "<!DOCTYPE html>"
 NOTHING_ELSE = "default-src 'none'; style-src 'unsafe-inline'"
@@ -29,12 +30,10 @@ def page(found: Overview) -> str:
 
 
 def _sections(found: Overview) -> list[Markup]:
-    of_kind = infer.sections(found) if found.inference is not None else sweep.sections(found)
-    what = "items" if found.inference is not None else "trials"
     return [
-        *of_kind,
+        *(blocks.section(each) for each in found.page.sections),
         sections.prediction(found),
-        sections.failures(found, what),
+        sections.failures(found),
         sections.workers(found),
         sections.events(found),
         sections.decisions(found),
@@ -43,12 +42,12 @@ def _sections(found: Overview) -> list[Markup]:
 
 def _top(found: Overview) -> Markup:
     info = found.info
-    entries = infer.tiles(found) if found.inference is not None else sweep.tiles(found)
+    took = Tile("took" if found.is_over else "so far", format_seconds(info.seconds))
     return join(
         tag("h1", info.run, " ", tag("span", info.state, class_=f"state {info.state}")),
         tag("p", f"{info.kind} {info.name}, begun {sections.when(info.created)}", class_="about"),
         _still(found),
-        sections.tiles([*entries, ("took" if found.is_over else "so far", format_seconds(info.seconds))]),
+        sections.tiles([*found.page.tiles, took]),
         sections.notes(found),
     )
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shoal.api.display import time_spent, words
+from shoal import words
+from shoal.api.display import time_spent
 from shoal.api.overview import Overview
 from shoal.report import charts
 from shoal.report.markup import Content, Markup, join, table, tag, text
-from shoal.units import format_seconds
+from shoal.units import format_seconds, unit_of
+
+if TYPE_CHECKING:
+    from shoal.work.pages import Tile
 
 LONGEST_WHY = 2000
-LONGEST_CELL = 60
-UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
 
 def section(title: str, *content: Content) -> Markup:
@@ -23,7 +25,7 @@ def section(title: str, *content: Content) -> Markup:
     return tag("section", tag("h2", title), *told) if told else Markup()
 
 
-def tiles(entries: Sequence[tuple[str, Content]]) -> Markup:
+def tiles(entries: Iterable[Tile]) -> Markup:
     """The figures that people look for first."""
     made = [tag("div", tag("b", value), tag("span", label), class_="tile") for label, value in entries]
     return tag("div", *made, class_="tiles")
@@ -31,16 +33,6 @@ def tiles(entries: Sequence[tuple[str, Content]]) -> Markup:
 
 def when(at: float | None) -> str:
     return "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def cell(value: Any) -> str:
-    """A value as a table shows it."""
-    return "" if value is None else words.shortened(words.number(value), LONGEST_CELL)
-
-
-def unit_of(seconds: float) -> tuple[float, str]:
-    """The unit in which so many seconds are a number that can be read, and its name."""
-    return next(((length, name) for length, name in UNITS if seconds >= 3 * length), UNITS[-1])
 
 
 def prediction(found: Overview) -> Markup:
@@ -101,9 +93,9 @@ def _decided(entries: Sequence[Mapping[str, Any]]) -> list[tuple[Content, ...]]:
     ]
 
 
-def failures(found: Overview, what: str) -> Markup:
-    """Why items failed, counted. `what` they are called."""
-    reasons, run = found.failures, found.info.run
+def failures(found: Overview) -> Markup:
+    """Why items failed, counted."""
+    reasons, run, what = found.failures, found.info.run, f"{found.item}s"
     if not reasons.shown:
         return Markup()
     rows: list[tuple[Content, ...]] = [(each.why, f"{each.items:,}", each.example) for each in reasons.shown]

@@ -14,7 +14,7 @@ from .cell import RESERVED, Cell
 if TYPE_CHECKING:
     from .cluster import Cluster, ClusterNode, Location, Scale
     from .infer import ImagePreparation, Infer, Input, ModelFile, Output, Postprocess, Preprocess, Tune
-    from .kinds import ANY, KINDS, WORKLOADS
+    from .loading import ANY
     from .search import SearchRange
     from .sweep import Objective, Run, Sweep, Trials
     from .workload import Limits, Placement, Resources, Spec, Workload
@@ -23,7 +23,7 @@ StrPath: TypeAlias = "str | os.PathLike[str]"
 
 _LATE = {
     **dict.fromkeys(("Cluster", "ClusterNode", "Location", "Scale"), "cluster"),
-    **dict.fromkeys(("ANY", "KINDS", "WORKLOADS"), "kinds"),
+    "ANY": "loading",
     **dict.fromkeys(("Limits", "Placement", "Resources", "Spec", "Workload"), "workload"),
     **dict.fromkeys(("Objective", "Run", "Sweep", "Trials"), "sweep"),
     **dict.fromkeys(
@@ -35,9 +35,7 @@ _LATE = {
 
 __all__ = [
     "ANY",
-    "KINDS",
     "RESERVED",
-    "WORKLOADS",
     "Cell",
     "Cluster",
     "ClusterNode",
@@ -70,10 +68,6 @@ __all__ = [
 
 @overload
 def load(path: StrPath, sets: Sequence[str] = (), *, kind: None = None) -> Workload: ...
-@overload
-def load(path: StrPath, sets: Sequence[str] = (), *, kind: Literal["sweep"]) -> Sweep: ...
-@overload
-def load(path: StrPath, sets: Sequence[str] = (), *, kind: Literal["infer"]) -> Infer: ...
 @overload
 def load(path: StrPath, sets: Sequence[str] = (), *, kind: Literal["cluster"]) -> Cluster: ...
 @overload
@@ -130,9 +124,10 @@ def parse(
 def schema(kind: str) -> dict[str, Any]:
     """The JSON schema of a kind; NotFound with the nearest name when there is no such kind."""
     from shoal.errors import unknown
+    from shoal.kinds import KINDS
 
     from .json_schema import file_schema
-    from .kinds import KINDS, section_of
+    from .loading import section_of
 
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)

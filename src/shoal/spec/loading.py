@@ -8,17 +8,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
-from shoal.errors import NotFound, SpecError
+from shoal.errors import NotFound, SpecError, nearest
+from shoal.kinds import KINDS, workloads
 
-from .kinds import kind_of, section_of
-from .nodes import Node
+from .nodes import Node, describe
 from .problems import Problems
 from .records import Record
 from .workload import Spec
 from .yaml_nodes import compose
 
+ANY: Final = "any"
+"""Asks for whatever kind the file is of."""
 _LARGEST = 8 << 20
 
 
@@ -35,8 +38,9 @@ def loads(text: str, *, folder: str, label: str, sets: Sequence[str] = (), kind:
     root = compose(text, problems, origin=label)
     if root is None or root.value is None:
         if not problems:
+            first = workloads()[0]
             problems.add(
-                "the file is empty", hint="Start with kind: sweep, or let shoal init write an example."
+                "the file is empty", hint=f"Start with kind: {first}, or let shoal init write an example."
             )
         problems.raise_any()
     assert root is not None
@@ -73,7 +77,7 @@ def _build(
         problems.add("expected keys such as kind and name at the top, found something else", node=root)
         problems.raise_any()
         raise AssertionError
-    found = kind_of(root.value, kind, problems)
+    found = _kind_of(root.value, kind, problems)
     spec: Spec | None = None
     if found is not None:
         extra = {"folder": os.path.abspath(folder), "source": source, "sets": tuple(sets)}
@@ -82,6 +86,43 @@ def _build(
     problems.raise_any()
     assert spec is not None
     return spec
+
+
+def section_of(kind: str) -> type[Spec]:
+    """The dataclass of a kind; KeyError when there is none."""
+    module, _, name = KINDS[kind].section.partition(":")
+    found: type[Spec] = getattr(import_module(module), name)
+    return found
+
+
+def _kind_of(entries: dict[str, Node], wanted: str | None, problems: Problems) -> str | None:
+    """The kind that a file says it is, or None with a problem noted. `wanted` None is any workload."""
+    node = entries.get("kind")
+    options = {None: workloads(), ANY: tuple(KINDS)}.get(wanted, (wanted or "",))
+    if node is None or node.value is None:
+        hint = f"Start with kind: {options[0]}" + (
+            f", or one of {', '.join(options[1:])}." if options[1:] else "."
+        )
+        problems.add("missing", path="kind", hint=hint)
+    elif node.value in options:
+        return str(node.value)
+    elif node.value in tuple(KINDS):
+        expected = "a workload" if wanted is None else repr(wanted)
+        problems.add(f"expected {expected}, found {node.value!r}", node=node, path="kind", hint=_advice(node))
+    elif isinstance(node.value, str):
+        problems.add(
+            f"unknown kind {node.value!r}", node=node, path="kind", hint=nearest(node.value, options)
+        )
+    else:
+        expected = f"expected one of {', '.join(options)}"
+        problems.add(f"{expected}, found {describe(node)}", node=node, path="kind")
+    return None
+
+
+def _advice(node: Node) -> str:
+    if node.value not in workloads():
+        return "A cluster file goes with --cluster, beside a workload file."
+    return "This is a workload: give it to shoal run."
 
 
 def _made_valid(stem: str) -> str:
@@ -109,8 +150,6 @@ def _content(path: str) -> bytes:
 
 def _nearby(path: str) -> str | None:
     """The hint for a file that is not there: the nearest name in the folder, or what there is."""
-    from shoal.errors import nearest
-
     folder, name = os.path.split(path)
     try:
         names = [each for each in os.listdir(folder or ".") if each.endswith((".yaml", ".yml"))]

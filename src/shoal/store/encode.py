@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import json.encoder
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal.model import DEPTH
+from shoal.model.json_text import encoder
 
 
 def plain(value: Any) -> Any:
@@ -24,19 +24,7 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def _make_encode() -> Callable[[Any], str]:
-    """What `JSONEncoder.encode` does, without making a C encoder each time: a third of its cost."""
-    make: Any = getattr(json.encoder, "c_make_encoder", None)
-    try:
-        chunks = make(None, plain, json.encoder.encode_basestring_ascii, None, ":", ",", False, True, True)
-        if "".join(chunks({"a": [1, "é"]}, 0)) == '{"a":[1,"\\u00e9"]}':
-            return lambda values: "".join(chunks(values, 0))
-    except TypeError:
-        pass
-    return json.JSONEncoder(separators=(",", ":"), default=plain, skipkeys=True, check_circular=False).encode
-
-
-_encode = _make_encode()
+_encode = encoder(plain, skipkeys=True)
 
 
 def encode(values: Mapping[str, Any]) -> str:

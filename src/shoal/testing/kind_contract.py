@@ -104,15 +104,29 @@ class Desk:
         """A run of which something is done, and something runs and waits; and what is shown of it then."""
         (self.folder / HOLD).touch()
         process = self.start("run", self.file, "--json", *arguments)
+        self.until(lambda: len(set(self.begun())) > 1, process)
+        return process, self.shown(lambda run: run["counts"]["done"] and run["counts"]["running"], process)
+
+    def shown(
+        self, condition: Callable[[dict[str, Any]], object], process: subprocess.Popen[str]
+    ) -> dict[str, Any]:
+        """What `show` says of the last run, once it is so."""
+        found: list[dict[str, Any]] = []
+
+        def looked() -> object:
+            found[:] = [self.json("show", "last", "--json")]
+            return condition(found[0])
+
+        self.until(looked, process)
+        return found[0]
+
+    def until(self, condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
+        """Wait for something to become true while the process runs."""
         deadline = time.monotonic() + HANG_S
-        while time.monotonic() < deadline:
-            if len(set(self.begun())) > 1:
-                shown: dict[str, Any] = self.json("show", "last", "--json")
-                if shown["counts"]["done"] and shown["counts"]["running"]:
-                    return process, shown
+        while not condition():
             assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline, "it never came true"
             time.sleep(0.01)
-        raise AssertionError("no item is done and no other runs")
 
     def let_go(self) -> None:
         (self.folder / HOLD).unlink()
@@ -158,6 +172,12 @@ class KindContract:
         desk = Desk(tmp_path_factory.mktemp("finished") / "desk", cls.write)
         yield desk, desk.json("run", desk.file, "--json")
         desk.close()
+
+    def opened(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> shoal.Run:
+        """The last run of the desk, as a program finds it that is started there."""
+        monkeypatch.chdir(desk.folder)
+        monkeypatch.delenv("SHOAL_HOME", raising=False)
+        return shoal.open("last")
 
     # Before a run.
 
@@ -269,9 +289,7 @@ class KindContract:
         self, finished: Finished, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         desk, document = finished
-        monkeypatch.chdir(desk.folder)
-        monkeypatch.delenv("SHOAL_HOME", raising=False)
-        run = shoal.open("last")
+        run = self.opened(desk, monkeypatch)
         assert (run.id, run.state) == (document["run"], "succeeded")
         assert len(run.rows()) == run.table().num_rows == len(list(run.results())) == self.rows
         items = sorted(set(desk.begun()))
@@ -307,11 +325,15 @@ class KindContract:
         document = desk.json("run", desk.file, "--set", "limits.failures=1", "--json")
         assert (document["state"], document["items"]["failed"]) == ("succeeded", 1)
 
-    def test_after_kill_9_of_the_driver_a_resume_loses_nothing_and_repeats_nothing(self, desk: Desk) -> None:
+    def test_after_kill_9_of_the_driver_a_resume_loses_nothing_and_repeats_nothing(
+        self, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         process, shown = desk.held()
+        run = self.opened(desk, monkeypatch)
+        assert run.state == "running"
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=HANG_S)
-        assert [run["state"] for run in desk.json("ls", "--json")] == ["interrupted"]
+        assert run.state == "interrupted"
         self.check_resumed(desk, shown)
 
     def test_a_second_driver_is_refused_and_a_run_that_is_stopped_goes_on_later(self, desk: Desk) -> None:
@@ -345,7 +367,9 @@ class KindContract:
         assert not before.keys() & set(desk.begun()[begun:])
         assert len(desk.json("results", "last", "--format", "json")) == self.rows
 
-    def test_a_run_that_waits_says_for_what_and_behind_whom(self, desk: Desk, tmp_path: Path) -> None:
+    def test_a_run_that_waits_says_for_what_and_behind_whom(
+        self, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         second = Desk(tmp_path / "second", self.write)
         large = ("--cluster", "small.yaml", "--set", LARGE_WORKER)
         for each in (desk, second):
@@ -353,15 +377,14 @@ class KindContract:
         try:
             holding, first = desk.held(*large)
             waiting = second.start("run", second.file, *large)
-            assert waiting.stderr is not None
-            said = next((line for line in waiting.stderr if " waits for " in line), "")
-            assert f"1 CPU, 2.0 GiB of memory, held by {first['run']}\n" in said
-            assert f"waits for: 1 CPU, 2.0 GiB of memory, held by {first['run']}\n" in (
-                second.shoal("show", "last").stdout
-            )
+            second.until(lambda: list(second.folder.glob(".shoal/runs/*/run.db")), waiting)
+            waits = second.shown(lambda run: run["waits"], waiting)["waits"]
+            assert waits == f"1 CPU, 2.0 GiB of memory, held by {first['run']}"
+            assert f"waits for: {waits}\n" in second.shoal("show", "last").stdout
             desk.let_go()
+            assert self.opened(desk, monkeypatch).wait().state == "succeeded"
             desk.end(holding, 0)
-            second.end(waiting, 0)
+            assert f" waits for {waits}\n" in second.end(waiting, 0).stderr
             assert second.json("show", "last", "--json")["waits"] is None
         finally:
             second.close()

@@ -71,6 +71,8 @@ class Trial:
         """When the shape said that all is over."""
         self.told: list[int] = []
         """Items that the watcher heard of as durable."""
+        self.told_at = 0.0
+        """When it last did."""
         self.each_moment: Callable[[Progress], object] = lambda progress: None
         self.shape = contract.make_shape(self.engine, self.journal, items, policy, self)
 
@@ -89,6 +91,7 @@ class Trial:
         records = self.journal.records()
         assert all(records[entry.item.seq].state == entry.outcome.state for entry in ended), "told too early"
         self.told += [entry.item.seq for entry in ended]
+        self.told_at = self.world.now()
 
     def moment(self, progress: Progress) -> None:
         self.each_moment(progress)
@@ -180,10 +183,17 @@ class ShapeContract:
         """The first one died before it could record what it had handed out: attempts have the same number."""
         first = self.trial(work(2.0), commit_s=60.0).until(1.9)
         died = first.world.now()
-        [record] = first.heir().end().values()
-        assert record.state == "done"
-        assert record.started is not None
-        assert record.started >= died
+        heir = first.heir()
+        assert [record.state for record in heir.end().values()] == ["done"]
+        assert heir.told_at >= died + 2.0, "it did not wait for its own attempt"
+
+    def test_an_answer_to_an_earlier_attempt_is_not_taken_for_an_answer_to_this_one(self) -> None:
+        """The first attempt fails, and its end comes a second time while the second attempt runs."""
+        faults = [Duplicate(0.7, 1.0, pick) for pick in range(4)]
+        trial = self.trial(work(1.0, fails=1), faults, retries=1)
+        [record] = trial.end().values()
+        assert (record.state, record.item.used) == ("done", 2)
+        assert record.seconds == pytest.approx(1.0)
 
     def test_a_driver_that_was_replaced_ends_and_records_nothing(self) -> None:
         trial = self.trial(work(*[1.0] * 6)).until(1.5)

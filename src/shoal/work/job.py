@@ -70,6 +70,8 @@ class Setting(NamedTuple):
     """Items of earlier sessions that wait."""
     durations: Durations | None = None
     watcher: Watcher | None = None
+    ceiling: Mapping[str, int] | None = None
+    """Most workers on each node, by host, where a plan is followed."""
 
 
 class Job(Protocol):
@@ -226,7 +228,8 @@ class PoolJob(Job, Protocol):
     def shape(self, setting: Setting) -> Shape:
         factory = self.factory._replace(env={**self.factory.env, **setting.env})
         source = self.source(setting.past)
-        lane = Lane(factory, self.need, self.policy, self.guide(setting.engine.nodes))
+        policy = self.policy._replace(ceiling=setting.ceiling)
+        lane = Lane(factory, self.need, policy, self.guide(setting.engine.nodes))
         return Pool(
             setting.engine,
             setting.journal,

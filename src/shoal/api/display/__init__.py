@@ -39,7 +39,6 @@ class Silent:
 def display_for_python(handle: Run) -> Display:
     """What `shoal.run` shows: in a notebook below its cell, in a script on the terminal, elsewhere nothing."""
     from shoal.api.display.board import Board
-    from shoal.api.inference import inputs_before
     from shoal.api.session import read_only
 
     notebook = in_notebook()
@@ -47,7 +46,7 @@ def display_for_python(handle: Run) -> Display:
         return Silent()
     with read_only(handle.folder) as store:
         info = store.info()
-        board = Board.of(info, info.total, inputs_before(store, info))
+        board = Board.of(info, info.total, store)
     if notebook:
         from shoal.api.display.notebook import NotebookDisplay
 

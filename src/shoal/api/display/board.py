@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shoal.api.display import words
+from shoal import words
 from shoal.shape.base import Ended, Progress, Running
-from shoal.store import RunInfo
+from shoal.store import RunInfo, RunStore
 from shoal.units import format_seconds
+from shoal.work.kind import Kind, kind_of
 
 FINAL = ("done", "failed", "cached", "pruned")
 SETTLING_S = 5.0
@@ -44,18 +45,32 @@ class Estimate:
         return None if self._end is None else max(0.0, self._end - now)
 
 
-class Inputs:
-    """Inputs that an inference is done with: what people count, rather than the items they are in."""
+class Units:
+    """What people count of a kind whose items are not that: an inference is done with inputs."""
 
-    def __init__(self, before: int = 0) -> None:
+    def __init__(self, kind: Kind, before: int = 0) -> None:
         """`before` are those that earlier sessions were done with."""
+        self._kind = kind
         self.done = before
         self.left: int | None = None
         """None while they are still being listed."""
         self._marks: deque[tuple[float, int]] = deque()
 
+    @classmethod
+    def of(cls, kind: Kind, store: RunStore, info: RunInfo) -> Units | None:
+        """None where each item is one."""
+        if not kind.counted_by:
+            return None
+        return cls(kind, int(store.sum_of(*kind.counted_by)) if info.turn > 1 else 0)
+
     def add(self, metrics: Mapping[str, Any]) -> None:
-        self.done += int(metrics.get("rows", 0)) + int(metrics.get("errors", 0))
+        self.done += sum(int(metrics.get(name, 0)) for name in self._kind.counted_by)
+
+    @property
+    def told(self) -> str:
+        """`7/10 inputs`."""
+        total = "" if self.total is None else f"/{self.total:,}"
+        return f"{self.done:,}{total} {self._kind.unit}s"
 
     @property
     def total(self) -> int | None:
@@ -81,7 +96,7 @@ class Board:
         before: Mapping[str, int] | None = None,
         objective: tuple[str, str] | None = None,
         best: Best | None = None,
-        inputs: Inputs | None = None,
+        units: Units | None = None,
     ) -> None:
         self.run = run
         self.total = total
@@ -92,12 +107,12 @@ class Board:
         """Something that has to be said until the end, such as that the run is being stopped."""
         self.failures: deque[Ended] = deque(maxlen=FAILURES_SHOWN)
         self._before = dict(before or {})
-        self._inputs = inputs
+        self._units = units
         self._rate = 0.0
         self._estimate = Estimate()
 
     @classmethod
-    def of(cls, info: RunInfo, total: int | None, inputs_before: int = 0) -> Board:
+    def of(cls, info: RunInfo, total: int | None, store: RunStore) -> Board:
         """A board for a session that begins now with this run. What earlier sessions did counts as well."""
         has_past = info.turn > 1 or not info.state.is_active
         before = {state: info.items.get(state, 0) for state in FINAL} if has_past else {}
@@ -107,15 +122,15 @@ class Board:
             value = info.best.get(f"metric.{metric}", info.best.get(metric))
             if isinstance(value, int | float):
                 best = Best(value, str(info.best["item"]), {})
-        inputs = Inputs(inputs_before) if info.kind == "infer" else None
-        return cls(info.run, total, before=before, objective=info.objective, best=best, inputs=inputs)
+        units = Units.of(kind_of(info.kind), store, info)
+        return cls(info.run, total, before=before, objective=info.objective, best=best, units=units)
 
     def durable(self, ended: Sequence[Ended]) -> None:
         for entry in ended:
             if entry.outcome.state == "failed":
                 self.failures.append(entry)
-            elif self._inputs is not None:
-                self._inputs.add(entry.outcome.metrics)
+            elif self._units is not None:
+                self._units.add(entry.outcome.metrics)
             elif self.objective is not None and entry.outcome.state == "done":
                 self._consider(entry, *self.objective)
 
@@ -130,9 +145,9 @@ class Board:
         self.progress = progress
         self._estimate.tell(progress.now, progress.remaining_s)
         self._rate = progress.rate
-        if self._inputs is not None:
-            self._inputs.left = progress.left
-            self._rate = self._inputs.rate(progress.now)
+        if self._units is not None:
+            self._units.left = progress.left
+            self._rate = self._units.rate(progress.now)
 
     # What is drawn.
 
@@ -148,17 +163,16 @@ class Board:
 
     @property
     def of_total(self) -> str:
-        """`412/1000`, or `412` where nobody knows how many there will be; the inputs of an inference."""
-        if self._inputs is not None:
-            total = "" if self._inputs.total is None else f"/{self._inputs.total:,}"
-            return f"{self._inputs.done:,}{total} inputs"
+        """`412/1000`, or `412` where nobody knows how many there will be; in what people count."""
+        if self._units is not None:
+            return self._units.told
         return str(self.ended) if self.total is None else f"{self.ended}/{max(self.total, self.ended)}"
 
     @property
     def share(self) -> float | None:
         """From 0 to 1; None where the total is unknown."""
-        if self._inputs is not None:
-            return self._inputs.done / self._inputs.total if self._inputs.total else None
+        if self._units is not None:
+            return self._units.done / self._units.total if self._units.total else None
         return None if not self.total else min(1.0, self.ended / self.total)
 
     @property
@@ -190,7 +204,7 @@ class Board:
     def how_far(self) -> str:
         """`412/1000 ended, 2 failed, 2 running, 25.3/s, about 23s left; best ...`: all of it in one line."""
         running = f"{len(self.running)} running" if self.running else ""
-        done = "done" if self._inputs is not None else "ended"
+        done = "done" if self._units is not None else "ended"
         parts = (f"{self.of_total} {done}", self.others(), running, self.pace())
         line, best = ", ".join(part for part in parts if part), self.best_in_words()
         return f"{line}; best {best}" if best else line

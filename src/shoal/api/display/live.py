@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from shoal.api.display import words
+from shoal import words
 from shoal.api.display.board import Board
 from shoal.shape.base import Ended, Progress
 from shoal.units import format_seconds

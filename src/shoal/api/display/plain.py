@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shoal.api.display import words
+from shoal import words
 from shoal.api.display.board import Board
 from shoal.shape.base import Ended, Progress
 from shoal.units import format_seconds

@@ -35,6 +35,11 @@ STARTING = ("new", "allocated", "pending", "assigned", "accepted", "preparing", 
 class SwarmProvider:
     """Implements `Provider`."""
 
+    is_here = False
+    is_started = True
+    driven_from_inside = True
+    hosts = None
+
     def __init__(
         self,
         cluster: Cluster,

@@ -7,7 +7,6 @@ Commands are processes of their own here, too.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 import traceback
@@ -192,16 +191,23 @@ class InlineEngine:
 
     def _start(self, worker: _Worker) -> None:
         began = self.now()
-        factory, need, devices = worker.factory, worker.place.need, worker.place.devices
-        reports = reports_of(os.path.join(self._root, worker.log_file))
+        factory, (_, _, need, devices) = worker.factory, worker.place
+        log = os.path.join(self._root, worker.log_file)
+        setup = messages.Setup(
+            worker.number, factory, log, need.cpu, need.memory_bytes, self._root, devices=devices
+        )
         try:
             with worker.surroundings.entered():
-                set_variables(factory.env, need.cpu, devices, reports)
+                set_variables(setup)
                 enter(factory.folder)
                 harness = _Harness(
-                    lambda told: self._hear(worker, told), self._root, reports, worker.log_fd, self.now
+                    lambda told: self._hear(worker, told),
+                    self._root,
+                    reports_of(log),
+                    worker.log_fd,
+                    self.now,
                 )
-                worker.made = harness, make_runner(factory._asdict(), None)
+                worker.made = harness, make_runner(factory, None)
         except Exception as error:  # noqa: BLE001 - a factory may raise anything
             self._fail(worker, error)
         else:
@@ -209,7 +215,8 @@ class InlineEngine:
 
     def _run(self, worker: _Worker, harness: Harness, runner: Runner, item: Item) -> None:
         """The whole item. Its parameters are a copy, as if they had come a long way: user code may change them."""
-        entry = json.loads(json.dumps(messages.entry(item)))
+        chunk = messages.decode_order(messages.encode(messages.Chunk([messages.entry(item)])))
+        assert isinstance(chunk, messages.Chunk)
         worker.started = None
         worker.surroundings.printed = False
         start = os.lseek(worker.log_fd, 0, os.SEEK_END)
@@ -218,7 +225,7 @@ class InlineEngine:
                 worker.surroundings.entered(),
                 hearing_interrupts(lambda: harness.cancel(item.seq, item.attempt, *STOPPED)),
             ):
-                end = harness.attempt(runner, entry, [])
+                end = harness.attempt(runner, chunk.entries[0], [])
         except _Gone:
             self._lose(worker)
         except Exception as error:  # noqa: BLE001 - its folder cannot be made: this worker is of no use any more
@@ -232,15 +239,15 @@ class InlineEngine:
             reporting.set_current(None)
 
     def _hear(self, worker: _Worker, told: Sequence[bytes]) -> None:
-        for line in told:
-            event = worker.hear(json.loads(line), self.now())
+        for message in messages.decode(b"".join(told).removesuffix(b"\n"))[0] if told else ():
+            event = worker.hear(message, self.now())
             if event is not None and type(event) is not ItemStarted:  # That was said before it was run.
                 self._events.append(event)
 
     def _fail(self, worker: _Worker, error: Exception) -> None:
         with worker.surroundings.entered():
             traceback.print_exception(error)
-        worker.hear(messages.failed_start(f"{type(error).__name__}: {error}"[:ERROR_LENGTH]), self.now())
+        worker.hear(messages.FailedStart(f"{type(error).__name__}: {error}"[:ERROR_LENGTH]), self.now())
         self._lose(worker)
 
     def _lose(self, worker: _Worker) -> None:

@@ -13,7 +13,7 @@ from shoal.engine import fitting
 from shoal.engine.base import Reservation
 from shoal.engine.local.leases import Leases, table_path
 from shoal.engine.reservations import Reservations
-from shoal.engine.workers import spawning
+from shoal.engine.workers import messages, spawning
 from shoal.engine.workers.connection import Connection
 from shoal.engine.workers.talking import Known, Talking
 from shoal.model import (
@@ -126,19 +126,20 @@ class LocalEngine(Talking):
         worker = _Worker(number, place, log_file, Connection(ours), zygote)
         self._workers[number] = worker
         self._selector.register(ours, selectors.EVENT_READ, worker)
-        request = {
-            "factory": factory._asdict(),
-            "log": os.path.join(self._root, log_file),
-            "root": self._root,
-            "clock_offset": self._offset,
-            "cpu": place.need.cpu,
-            "memory_bytes": place.need.memory_bytes,
-            "devices": place.devices,
-        }
+        setup = messages.Setup(
+            number,
+            factory,
+            os.path.join(self._root, log_file),
+            place.need.cpu,
+            place.need.memory_bytes,
+            self._root,
+            self._offset,
+            place.devices,
+        )
         with theirs, contextlib.suppress(OSError):
             # A zygote that has just died is noticed by `wait`, which then reports this worker as lost.
             zygote.spawn(number, factory.target, theirs)
-        self._send(number, request)
+        self._send(number, setup)
         return number
 
     def _ask(self) -> spawning.ZygoteClient:
@@ -155,7 +156,7 @@ class LocalEngine(Talking):
     def end(self, worker: int) -> None:
         if worker in self._workers:
             self._workers[worker].ended = True
-            self._send(worker, ["end"])
+            self._send(worker, messages.End())
 
     def kill(self, worker: int) -> None:
         if worker in self._workers:
@@ -163,11 +164,11 @@ class LocalEngine(Talking):
             with contextlib.suppress(OSError):
                 self._workers[worker].zygote.kill(worker)
 
-    def _send(self, number: int, message: object) -> None:
+    def _send(self, number: int, message: messages.Order) -> None:
         worker = self._workers.get(number)
         if worker is None or not worker.connection.open:
             return  # It is gone, or about to be: `WorkerLost` comes, or has come.
-        worker.connection.send(message)
+        worker.connection.send(messages.encode(message))
         if worker.connection.backlog:
             self._selector.modify(
                 worker.connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, worker
@@ -228,9 +229,9 @@ class LocalEngine(Talking):
         if told is None:
             self._lose_zygote(zygote, "the process that starts workers was killed")
             return
-        for answer in told:
-            if answer["exit"] in self._workers:
-                self._lose(self._workers[answer["exit"]], answer["status"], answer["why"])
+        for end in told:
+            if end.worker in self._workers:
+                self._lose(self._workers[end.worker], end.status, end.why)
                 if zygote is not self._zygote:
                     self._drop(zygote)  # It had no other.
 

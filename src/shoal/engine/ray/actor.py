@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import NamedTuple
 
 import ray
 
@@ -56,12 +56,19 @@ KEPT_VARIABLES = (
 """What items on a cluster get of the environment there; the rest is what the workload's `env:` says."""
 
 
+class _Names(NamedTuple):
+    """Of an item that was handed over."""
+
+    item: str
+    checkpoint: str
+
+
 class WorkerActor:
     """One worker. `events` is asked for once and streams until the process is gone; `send` reaches the process."""
 
     def __init__(
         self,
-        request: dict[str, Any],
+        setup: messages.Setup,
         run: str,
         package: shipping.Package | None,
         environment: Mapping[str, str] | None = None,
@@ -69,28 +76,29 @@ class WorkerActor:
         checkpoints: Home = Home(),  # noqa: B008 - a value that nobody can change
     ) -> None:
         """`wanted` was installed on this node before (see `engine.ray.packages`): here it is only found again."""
-        self._worker: int = request["worker"]
+        self._worker = setup.worker
         # Monotonic time means something only on its own machine.
         self._clock_offset = time.time() - time.monotonic()
         self._changed = asyncio.Event()
-        self._gathered: list[messages.Message] = []
+        self._gathered: list[messages.Said] = []
         self._log_sent = 0
         self._running: str | None = None
         """The checkpoint of the item that runs."""
-        self._names: dict[int, tuple[str, str]] = {}
+        self._names: dict[int, _Names] = {}
         self._ahead = 0
         """Items that were handed to the process and have not ended."""
-        self._status: dict[str, Any] | None = None
+        self._gone: messages.Exit | None = None
+        """How the process ended."""
         self._failed: str | None = None
         """Why the process could not be started."""
         try:
-            self._begin(request, run, package, environment, wanted, checkpoints)
+            self._begin(setup, run, package, environment, wanted, checkpoints)
         except (ShoalError, OSError) as error:
             self._failed = f"{error} {getattr(error, 'hint', None) or ''}".strip()
 
     def _begin(
         self,
-        request: dict[str, Any],
+        setup: messages.Setup,
         run: str,
         package: shipping.Package | None,
         environment: Mapping[str, str] | None,
@@ -103,7 +111,7 @@ class WorkerActor:
         holding.remove_old(os.path.join(base, "runs"), FORGOTTEN_S)
         for name in ("logs", "items"):
             os.makedirs(os.path.join(self._root, name), mode=0o700, exist_ok=True)
-        self._log = os.path.join(self._root, request["log"])
+        self._log = os.path.join(self._root, setup.log)
         self._checkpoints = Checkpoints(os.path.join(self._root, "checkpoints"), checkpoints, self._report)
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours)
@@ -113,40 +121,45 @@ class WorkerActor:
             self._zygote = ZygoteClient(environment=given, python=python)
         if package is not None:
             folder = shipping.unpack(package, os.path.join(base, "folders"))
-            request = {**request, "factory": {**request["factory"], "folder": folder}}
-        here: dict[str, Any] = {"log": self._log, "root": self._root, "clock_offset": self._clock_offset}
+            setup = setup._replace(factory=setup.factory._replace(folder=folder))
         # Which GPUs are this worker's, only Ray knows: other programs on the node have theirs from it, too.
-        here["devices"] = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
+        devices = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
+        setup = setup._replace(
+            log=self._log, root=self._root, clock_offset=self._clock_offset, devices=devices
+        )
         with theirs:
-            self._zygote.spawn(self._worker, request["factory"]["target"], theirs)
-        self._connection.send({**request, **here})
+            self._zygote.spawn(self._worker, setup.factory.target, theirs)
+        self._connection.send(messages.encode(setup))
 
     def _now(self) -> float:
         """On this node's clock. The driver finds out how far that is from its own."""
         return self._clock_offset + time.monotonic()
 
-    async def send(self, message: list[Any]) -> None:
+    async def send(self, message: messages.Given) -> None:
         """Pass a message to the process; `kill` is for the process that started it, others are for this actor."""
         if self._failed is not None:
             return
-        if message[0] == "kill":
+        if isinstance(message, messages.Kill):
             self._zygote.kill(self._worker)
-            return
-        if message[0] == "parcel":
+        elif isinstance(message, messages.Parcel):
             self._checkpoints.take(message)
-            return
-        if message[0] == "note":
-            self._report(message[1])
-            return
-        if message[0] == "chunk":
-            self._names.update(messages.names(message[1]))
-            self._ahead += len(message[1])
-            failed = await self._checkpoints.bring(message[1])
-            if failed:
-                message = ["chunk", self._refuse(message[1], failed)]
-                if not message[1]:
-                    return
-        self._connection.send(message)
+        elif isinstance(message, messages.Note):
+            self._report(message.line)
+        elif isinstance(message, messages.Chunk):
+            await self._hand_over(message.entries)
+        else:
+            await self._order(message)
+
+    async def _hand_over(self, entries: Sequence[messages.Entry]) -> None:
+        self._names.update((entry.seq, _Names(entry.id, entry.checkpoint)) for entry in entries)
+        self._ahead += len(entries)
+        failed = await self._checkpoints.bring(entries)
+        left = self._refuse(entries, failed) if failed else entries
+        if left:
+            await self._order(messages.Chunk(left))
+
+    async def _order(self, order: messages.Order) -> None:
+        self._connection.send(messages.encode(order))
         await self._flush()
 
     async def _flush(self) -> None:
@@ -157,21 +170,24 @@ class WorkerActor:
     def _refuse(self, entries: Sequence[messages.Entry], failed: Mapping[str, str]) -> list[messages.Entry]:
         """The items that can begin. The others have failed without ever reaching the process."""
         for entry in entries:
-            if (why := failed.get(entry[6])) is not None:
+            if (why := failed.get(entry.checkpoint)) is not None:
                 self._ahead -= 1
                 at = self._now()
                 self._tell(
-                    messages.ended(entry[0], entry[1], at, ItemState.FAILED, {}, why, 0.0, 0, 0, kept=False)
+                    messages.Ended(
+                        entry.seq, entry.attempt, at, ItemState.FAILED, {}, why, 0.0, 0, 0, kept=False
+                    )
                 )
-        return [entry for entry in entries if entry[6] not in failed]
+        return [entry for entry in entries if entry.checkpoint not in failed]
 
-    async def events(self) -> AsyncIterator[list[messages.Message]]:
+    async def events(self) -> AsyncIterator[list[messages.Passed]]:
         """Batches of messages, the last of them `exit`. What an item wrote and left travels before its end.
 
         Each begins with `now`, the time here. It goes on when the driver has taken most of what was given.
         """
         if self._failed is not None:
-            yield [["now", self._now()], messages.failed_start(self._failed), ["exit", None, self._failed]]
+            failed = messages.FailedStart(self._failed)
+            yield [messages.Now(self._now()), failed, messages.Exit(None, self._failed)]
             return
         loop = asyncio.get_running_loop()
         loop.add_reader(self._zygote.socket, self._hear_zygote)
@@ -179,14 +195,14 @@ class WorkerActor:
         told_at = 0.0
         watching = asyncio.create_task(self._checkpoints.watch(lambda: self._running, self._changed.set))
         try:
-            while self._status is None:
+            while self._gone is None:
                 await self._something()
                 until = told_at + BUSY_S
                 while True:
                     # Looked at now and then, not for every message: the process needs the time more.
                     await asyncio.sleep(BATCH_S)
                     self._hear()
-                    if self._status is not None or self._ahead <= 0 or loop.time() >= until:
+                    if self._gone is not None or self._ahead <= 0 or loop.time() >= until:
                         break
                 async for batch in self._batches():
                     yield batch
@@ -195,7 +211,7 @@ class WorkerActor:
             async for batch in self._batches():
                 yield batch
             self._leave_folder()
-            yield [["now", self._now()], ["exit", self._status["status"], self._status["why"]]]
+            yield [messages.Now(self._now()), self._gone]
         finally:
             watching.cancel()
             self._zygote.close()
@@ -205,17 +221,17 @@ class WorkerActor:
         self._in_use.close()
         holding.remove_unused(self._root)
 
-    async def _batches(self) -> AsyncIterator[list[messages.Message]]:
+    async def _batches(self) -> AsyncIterator[list[messages.Passed]]:
         """All that there is to tell now: of items that are over, what they left goes before their end."""
         left = [await self._checkpoints.leave(name) for name in self._over()]
         gathered, self._gathered = self._gathered, []
         told = self._told(left, gathered)
         for batch in parcels.batches(told):
-            yield [["now", self._now()], *batch]
+            yield [messages.Now(self._now()), *batch]
 
     def _told(
-        self, left: Iterable[Iterator[messages.Message]], gathered: list[messages.Message]
-    ) -> Iterator[messages.Message]:
+        self, left: Iterable[Iterator[messages.Freight]], gathered: list[messages.Said]
+    ) -> Iterator[messages.Passed]:
         yield from self._new_log()
         for checkpoint in left:
             yield from checkpoint
@@ -230,20 +246,25 @@ class WorkerActor:
 
     def _over(self) -> list[str]:
         """The checkpoints of items that have ended here."""
-        over = [name for message in self._gathered if (name := self._checkpoint(message, "ended"))]
-        started = [name for message in self._gathered if (name := self._checkpoint(message, "started"))]
+        over = [name for message in self._gathered if (name := self._checkpoint(message, messages.Ended))]
+        started = [
+            name for message in self._gathered if (name := self._checkpoint(message, messages.Started))
+        ]
         self._running = started[-1] if started else self._running
-        if self._status is not None and self._running is not None and self._running not in over:
+        if self._gone is not None and self._running is not None and self._running not in over:
             over.append(self._running)  # It died with its process.
         if self._running in over:
             self._running = None
         return over
 
-    def _checkpoint(self, message: messages.Message, kind: str) -> str | None:
+    def _checkpoint(
+        self, message: messages.Said, kind: type[messages.Started | messages.Ended]
+    ) -> str | None:
         """Of the item that a message of this kind speaks of; user code may have written one about no item of ours."""
-        return self._names[message[1]][1] if message[0] == kind and message[1] in self._names else None
+        known = self._names.get(message.seq) if isinstance(message, kind) else None
+        return None if known is None else known.checkpoint
 
-    def _tell(self, message: messages.Message) -> None:
+    def _tell(self, message: messages.Said) -> None:
         self._gathered.append(message)
         self._changed.set()
 
@@ -257,7 +278,7 @@ class WorkerActor:
         loop = asyncio.get_running_loop()
         if self._connection.open:
             loop.add_reader(self._connection.socket, self._changed.set)
-        if self._status is None and not self._gathered:  # It may have come while the last batch was taken.
+        if self._gone is None and not self._gathered:  # It may have come while the last batch was taken.
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), LOG_S)
         self._changed.clear()
@@ -265,7 +286,7 @@ class WorkerActor:
 
     def _hear(self) -> None:
         told = self._connection.receive()
-        if not self._connection.open and self._status is None:
+        if not self._connection.open and self._gone is None:
             with suppress(OSError):  # It said what is no message, or only closed its socket.
                 self._zygote.kill(self._worker)
         self._ahead -= messages.settled(told)
@@ -274,13 +295,13 @@ class WorkerActor:
     def _hear_zygote(self) -> None:
         told = self._zygote.receive()
         if told is None:
-            self._status = {"status": None, "why": "the process that starts workers was killed"}
+            self._gone = messages.Exit(None, "the process that starts workers was killed")
             asyncio.get_running_loop().remove_reader(self._zygote.socket)
         else:
-            self._status = next((answer for answer in told if "exit" in answer), None)
+            self._gone = next((messages.Exit(end.status, end.why) for end in told), None)
         self._changed.set()
 
-    def _new_log(self) -> Iterator[messages.Message]:
+    def _new_log(self) -> Iterator[messages.Log]:
         """What was written to the log since the last look."""
         try:
             end = os.stat(self._log).st_size
@@ -291,17 +312,16 @@ class WorkerActor:
         with open(self._log, "rb") as file:
             file.seek(self._log_sent)
             while self._log_sent < end and (block := file.read(parcels.BLOCK_BYTES)):
-                yield ["log", self._log_sent, block]
+                yield messages.Log(self._log_sent, block)
                 self._log_sent += len(block)
 
-    def _left_files(self, gathered: list[messages.Message]) -> Iterator[messages.Message]:
+    def _left_files(self, gathered: list[messages.Said]) -> Iterator[messages.Parcel]:
         """The folders of items that ended and left something in them; gone here once they travel."""
-        for seq in messages.kept(gathered):
-            if seq not in self._names:
-                continue
-            item, _ = self._names[seq]
+        ended = [message for message in gathered if isinstance(message, messages.Ended) and message.kept]
+        for seq in [message.seq for message in ended if message.seq in self._names]:
+            item = self._names[seq].item
             folder = os.path.join(self._root, "items", item)
-            label = parcels.Label("files", item, seq)
+            label = messages.Label("files", item, seq)
             yield from parcels.addressed(label, parcels.blocks(folder, self._report))
             shutil.rmtree(folder, ignore_errors=True)
 

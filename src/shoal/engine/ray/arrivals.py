@@ -10,8 +10,8 @@ import shutil
 from contextlib import suppress
 
 from shoal.engine.ray.checkpoints import Home
-from shoal.engine.workers.messages import Message
-from shoal.engine.workers.parcels import Label, NotTaken, Parcels
+from shoal.engine.workers.messages import Freight, Log, Parcel, Stored
+from shoal.engine.workers.parcels import NotTaken, Parcels
 from shoal.model import Event, ItemEnded, ItemProgressed, ItemStarted, ItemState, WorkerReady
 
 WINDOW_S = 60.0
@@ -35,18 +35,18 @@ class Arrivals:
     def _place(self, kind: str, name: str) -> str:
         return os.path.join(self._root, self._folders[kind], name)
 
-    def take(self, message: Message) -> str | None:
+    def take(self, message: Freight) -> str | None:
         """Write down what is in a message. A line for the worker's log, where a checkpoint could not be kept."""
-        if message[0] == "log":
-            self._write(message[1], message[2])
-        elif message[0] == "stored":
-            self._forget(message[1])
+        if isinstance(message, Log):
+            self._write(message.start, message.data)
+        elif isinstance(message, Stored):
+            self._forget(message.checkpoint)
         else:
             return self._take_parcel(message)
         return None
 
-    def _take_parcel(self, message: Message) -> str | None:
-        label: Label = message[1]
+    def _take_parcel(self, message: Parcel) -> str | None:
+        label = message.label
         try:
             if self._parcels.take(message) and label.kind == "files":
                 self._again.pop(label.seq, None)  # It took the place of what was there.

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from shoal import namespaces
 from shoal.engine.workers import parcels
-from shoal.engine.workers.messages import Entry, Message
-from shoal.engine.workers.parcels import Label, NotTaken, Parcels
+from shoal.engine.workers.messages import Entry, Label, Parcel, Stored
+from shoal.engine.workers.parcels import NotTaken, Parcels
 from shoal.errors import FileError, ShoalError
 from shoal.files import Storage
 from shoal.files.mirror import mirror_down, mirror_up
@@ -71,7 +71,7 @@ class Checkpoints:
         """One copy at a time: an item may end while it is being copied."""
         self._seen: Signature = ()
         self._kept: Signature = ()
-        self._sending: Iterator[Message] | None = None
+        self._sending: Iterator[Parcel | Stored] | None = None
         self._versions: dict[str, Version] = {}
         """The last one of each item that was handed out here."""
         self._parcels = Parcels(lambda label: os.path.join(folder, label.name))
@@ -88,9 +88,9 @@ class Checkpoints:
 
     # Before an item starts.
 
-    def take(self, message: Message) -> None:
+    def take(self, message: Parcel) -> None:
         """A block of what the driver has of an item that starts again."""
-        name = message[1].name
+        name = message.label.name
         try:
             if self._parcels.take(message):
                 self._given.add(name)
@@ -99,28 +99,29 @@ class Checkpoints:
 
     async def bring(self, entries: Sequence[Entry]) -> dict[str, str]:
         """What earlier hand-outs of these items left in the storage. By checkpoint, why one cannot be had."""
-        failed = {entry[6]: self._spoiled.pop(entry[6]) for entry in entries if entry[6] in self._spoiled}
+        names = [entry.checkpoint for entry in entries]
+        failed = {name: self._spoiled.pop(name) for name in names if name in self._spoiled}
         storage = self._home.storage
         if storage is None:
             return failed
-        self._versions.update((entry[6], (self._home.turn, entry[1], 0)) for entry in entries)
-        again = [entry for entry in entries if entry[1] > 1 and entry[6] not in failed]
-        asked = [entry for entry in again if entry[6] not in self._given]
-        self._given.difference_update(entry[6] for entry in again)
+        self._versions.update((entry.checkpoint, (self._home.turn, entry.attempt, 0)) for entry in entries)
+        again = [entry for entry in entries if entry.attempt > 1 and entry.checkpoint not in failed]
+        asked = [entry for entry in again if entry.checkpoint not in self._given]
+        self._given.difference_update(entry.checkpoint for entry in again)
         brought = await asyncio.gather(
             *(asyncio.to_thread(self._download, storage, entry) for entry in asked)
         )
-        told = {entry[6]: why for entry, why in zip(asked, brought, strict=True) if why is not None}
+        told = {entry.checkpoint: why for entry, why in zip(asked, brought, strict=True) if why is not None}
         return {**failed, **told}
 
     def _download(self, storage: Storage, entry: Entry) -> str | None:
         """Why it failed, or None. Without what it left, an item would begin anew and nobody would know."""
-        name = entry[6]
+        name = entry.checkpoint
         target = os.path.join(self._folder, name)
         shutil.rmtree(target, ignore_errors=True)
         try:
             with _outside():
-                for known in dict.fromkeys((name, entry[3])):  # Shoal 0.1 knew them by the item's id alone.
+                for known in dict.fromkeys((name, entry.id)):  # Shoal 0.1 knew them by the item's id alone.
                     versions = Versions(storage, f"{self._home.prefix}/{known}")
                     if (last := versions.newest()) is not None:
                         mirror_down(storage, versions.prefix(last), target)
@@ -163,16 +164,16 @@ class Checkpoints:
         with self._reporting(name):
             if await asyncio.to_thread(self._upload, storage, name, folder, signature):
                 self._kept = signature
-                self._sending = iter([["stored", name]])
+                self._sending = iter([Stored(name)])
 
-    def sending(self) -> Message | None:
+    def sending(self) -> Parcel | Stored | None:
         """The next message that goes to the driver while its item runs; None when there is none left."""
         message = None if self._sending is None else next(self._sending, None)
         if message is None:
             self._sending = None
         return message
 
-    def _unchanged(self, name: str, folder: str, signature: Signature) -> Iterator[Message]:
+    def _unchanged(self, name: str, folder: str, signature: Signature) -> Iterator[Parcel]:
         """A parcel that is whole only if nobody wrote to its folder meanwhile."""
         for message in parcels.addressed(Label("checkpoint", name), parcels.blocks(folder, self._say)):
             if parcels.is_last(message) and _signature(folder) != signature:
@@ -180,7 +181,7 @@ class Checkpoints:
             yield message
         self._kept = signature
 
-    async def leave(self, name: str) -> Iterator[Message]:
+    async def leave(self, name: str) -> Iterator[Parcel | Stored]:
         """The item is over here: keep what it left. What is given has to be sent; after that, it is gone from here."""
         if self._home.path is not None:
             return iter(())
@@ -199,11 +200,11 @@ class Checkpoints:
         self._seen = self._kept = ()
         return self._parting(name, folder, sent=unkept, stored=stored)
 
-    def _parting(self, name: str, folder: str, *, sent: bool, stored: bool) -> Iterator[Message]:
+    def _parting(self, name: str, folder: str, *, sent: bool, stored: bool) -> Iterator[Parcel | Stored]:
         if sent:
             yield from parcels.addressed(Label("checkpoint", name), parcels.blocks(folder, self._say))
         if stored:
-            yield ["stored", name]
+            yield Stored(name)
         shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
@@ -283,7 +284,7 @@ def _version(name: str) -> Version | None:
     return (0, numbers[0], 0) if len(numbers) == 1 else None
 
 
-def restoring(folder: str, name: str) -> Iterator[Message] | None:
+def restoring(folder: str, name: str) -> Iterator[Parcel] | None:
     """In the driver: the messages that give the checkpoint in this folder to the worker that goes on with the item."""
     parcels.recover(folder)
     if not os.path.isdir(folder):

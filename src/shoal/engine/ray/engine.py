@@ -9,7 +9,6 @@ import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import ray
 from ray.exceptions import RayError
@@ -27,7 +26,7 @@ from shoal.engine.ray.link import Link
 from shoal.engine.ray.packages import NodePackages
 from shoal.engine.ray.worker import RemoteWorker
 from shoal.engine.reservations import Reservations
-from shoal.engine.workers.messages import Message
+from shoal.engine.workers.messages import FREIGHT, End, Exit, Freight, Note, Now, Order, Setup
 from shoal.engine.workers.talking import Talking
 from shoal.engine.workers.worker import encoded
 from shoal.errors import ClusterLost, StoreError
@@ -56,8 +55,6 @@ FETCH_S = 30.0
 """How long a batch that an actor has told of may take to arrive."""
 PATIENCE_S = 20.0
 """How long the run's folder may refuse what workers send (a full disk) before the run ends."""
-LARGE = ("log", "parcel", "stored")
-"""What is written to the run's folder, and is no event."""
 
 
 class RayEngine(Talking):
@@ -134,18 +131,12 @@ class RayEngine(Talking):
         self._numbers += 1
         number = self._numbers
         log_file = f"logs/{self._session}-{number}.log"
-        request = {
-            "worker": number,
-            "factory": factory._asdict(),
-            "blob": encoded(factory.blob),
-            "log": log_file,
-            "cpu": place.need.cpu,
-            "memory_bytes": place.need.memory_bytes,
-        }
+        need, blob = place.need, encoded(factory.blob)
+        setup = Setup(number, factory, log_file, need.cpu, need.memory_bytes, blob=blob)
         options = self._groups.options(place)
         remote = ray.remote(WorkerActor).options(max_restarts=0, **options)
         actor = remote.remote(
-            request, self._name, self._package, self._environment, self._wanted(), self._checkpoints
+            setup, self._name, self._package, self._environment, self._wanted(), self._checkpoints
         )
         streaming = {"num_returns": "streaming", "_generator_backpressure_num_objects": BATCHES}
         stream = actor.events.options(**streaming).remote()
@@ -178,13 +169,13 @@ class RayEngine(Talking):
     def end(self, worker: int) -> None:
         if worker in self._workers:
             self._workers[worker].ended = True
-            self._send(worker, ["end"])
+            self._send(worker, End())
 
     def kill(self, worker: int) -> None:
         if worker in self._workers:
             self._workers[worker].kill(self.now())
 
-    def _send(self, number: int, message: list[Any]) -> None:
+    def _send(self, number: int, message: Order) -> None:
         worker = self._workers.get(number)
         if worker is not None:
             worker.send(message)
@@ -270,17 +261,17 @@ class RayEngine(Talking):
         until then."""
         while worker.heard and worker.number in self._workers:
             message = worker.heard[0]
-            if message[0] in LARGE and not self._write(worker, message):
+            if isinstance(message, FREIGHT) and not self._write(worker, message):
                 return
             worker.heard.popleft()
-            if message[0] == "now":
-                worker.clock.heard(message[1], self.now())
-            elif message[0] == "exit":
-                self._lose(worker, *worker.end(message[1], message[2]))
-            elif message[0] not in LARGE and (event := worker.hear(message, self.now())) is not None:
+            if isinstance(message, Now):
+                worker.clock.heard(message.at, self.now())
+            elif isinstance(message, Exit):
+                self._lose(worker, *worker.end(message.status, message.why))
+            elif not isinstance(message, FREIGHT) and (event := worker.hear(message, self.now())) is not None:
                 self._events.append(worker.arrivals.judged(worker.clock.ours(event)))
 
-    def _write(self, worker: RemoteWorker, message: Message) -> bool:
+    def _write(self, worker: RemoteWorker, message: Freight) -> bool:
         """Whether it is written. Raises `StoreError` when it could not be for too long."""
         try:
             trouble = worker.arrivals.take(message)
@@ -293,7 +284,7 @@ class RayEngine(Talking):
             return False
         worker.stuck_since = None
         if trouble is not None:
-            worker.send(["note", trouble])
+            worker.send(Note(trouble))
         return True
 
     def _lost_actor(self, worker: RemoteWorker, error: BaseException) -> None:

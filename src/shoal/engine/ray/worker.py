@@ -9,7 +9,7 @@ from typing import Any
 import ray
 
 from shoal.engine.ray.arrivals import Arrivals, Clock
-from shoal.engine.workers.messages import Message
+from shoal.engine.workers.messages import Given, Kill, Passed
 from shoal.engine.workers.talking import Known
 from shoal.model import LostCause, Place
 
@@ -44,26 +44,26 @@ class RemoteWorker(Known):
         self.stream = stream
         self.arrivals = arrivals
         self.clock = Clock()
-        self.heard: deque[Message] = deque()
+        self.heard: deque[Passed] = deque()
         """What it said and nobody has gone through yet."""
         self.heard_at = 0.0
         self.stuck_since: float | None = None
         """Since when the first of these cannot be written."""
         self.taking: Any = None
         """The answer to the message before the next in the outbox: large ones overtake each other otherwise."""
-        self._outbox: deque[Iterator[Message]] = deque()
+        self._outbox: deque[Iterator[Given]] = deque()
         self._kill: Any = None
         """The answer to the request to kill it."""
         self._killed_at = 0.0
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Given) -> None:
         """After what is still to be sent."""
         if self._outbox:
             self._outbox.append(iter([message]))
         else:
             self.actor.send.remote(message)
 
-    def send_all(self, told: Iterator[Message]) -> None:
+    def send_all(self, told: Iterator[Given]) -> None:
         """Messages that are large: each is made when the one before has arrived. `pump` keeps it going."""
         self._outbox.append(told)
         self.pump()
@@ -85,7 +85,7 @@ class RemoteWorker(Known):
         if self._kill is None:
             self.cause = LostCause.KILLED
             self._killed_at = now
-            self._kill = self.actor.send.remote(["kill"])
+            self._kill = self.actor.send.remote(Kill())
 
     def is_deaf(self, now: float) -> bool:
         """Whether it was asked to kill its process and does not answer (its start may hang), or does not go."""

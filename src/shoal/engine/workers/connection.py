@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import socket
-from typing import Any
 
 from shoal.engine.workers import messages
 
@@ -22,8 +20,8 @@ class Connection:
         """Whether something still has to be sent: call `flush` when the socket can take more."""
         return bool(self._outgoing)
 
-    def send(self, message: Any) -> None:
-        self._outgoing += json.dumps(message).encode() + b"\n"
+    def send(self, line: bytes) -> None:
+        self._outgoing += line
         self.flush()
 
     def flush(self) -> None:
@@ -38,7 +36,7 @@ class Connection:
                 return
             del self._outgoing[:sent]
 
-    def receive(self) -> list[messages.Message]:
+    def receive(self) -> list[messages.Said]:
         """Every whole message that has arrived; never raises. After the other end is gone, `open` is False.
 
         So it is after something arrived that is no message: `broken` is then the last that is heard, and the process at
@@ -65,10 +63,10 @@ class Connection:
             why = f"it has more than {messages.MESSAGE_BYTES >> 20} MiB"
         if why is not None:
             self.open = False
-            told.append(messages.broken(f"what its process said was refused: {why}"))
+            told.append(messages.Broken(f"what its process said was refused: {why}"))
         return told
 
-    def _decode(self, end: int) -> tuple[list[messages.Message], str | None]:
+    def _decode(self, end: int) -> tuple[list[messages.Said], str | None]:
         """Of what has come in, the lines before the line feed at `end`; there is none where that is -1."""
         if end < 0:
             return [], None

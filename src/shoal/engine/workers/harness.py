@@ -1,7 +1,6 @@
 """The loop inside a worker: takes chunks, runs one item after the other, tells what happened.
 
-It knows no transport: an engine feeds it from a reader thread and sends what it emits. Messages are lists of JSON
-values, named in `engine.messages`.
+It knows no transport: an engine feeds it from a reader thread and sends what it emits, messages as lines.
 """
 
 from __future__ import annotations
@@ -67,9 +66,9 @@ class Harness:
 
     def recall(self) -> None:
         with self._changed:
-            returned = [(entry[0], entry[1]) for entry in self._queue]
+            returned = [(entry.seq, entry.attempt) for entry in self._queue]
             self._queue.clear()
-        self._emit([messages.encode(messages.returned(returned))])
+        self._emit([messages.encode(messages.Returned(returned))])
 
     def end(self) -> None:
         with self._changed:
@@ -128,8 +127,8 @@ class Harness:
         with self._changed:
             if not self._queue:
                 return None
-            seq, attempt, counted, _, params, *_ = self._queue[0]
-        return Upcoming(seq, attempt, counted, params)
+            entry = self._queue[0]
+        return Upcoming(entry.seq, entry.attempt, entry.counted, entry.params)
 
     def attempt(self, runner: Runner, entry: messages.Entry, told: list[bytes]) -> bytes:
         """Run one item: the message of its end. `told` is sent together with that of its start."""
@@ -148,7 +147,7 @@ class Harness:
         self._current = work
         reporting.set_current(work)
         began = time.perf_counter()
-        told.append(messages.encode(messages.started(seq, attempt, self._now(), log_start)))
+        told.append(messages.encode(messages.Started(seq, attempt, self._now(), log_start)))
         self._emit(told)
         self._forked.begin(seq, attempt, report)
         state, metrics, error = self._run(runner, work)
@@ -164,10 +163,10 @@ class Harness:
         last.update(metrics)
         end = (seconds, log_start, log_end, kept)
         try:
-            return messages.encode(messages.ended(seq, attempt, self._now(), state, last, error, *end))
+            return messages.encode(messages.Ended(seq, attempt, self._now(), state, last, error, *end))
         except ValueError as unfit:
             return messages.encode(
-                messages.ended(seq, attempt, self._now(), ItemState.FAILED, {}, str(unfit), *end)
+                messages.Ended(seq, attempt, self._now(), ItemState.FAILED, {}, str(unfit), *end)
             )
 
     def _settle(self, work: Work, checkpoint: str) -> None:
@@ -199,9 +198,9 @@ class Harness:
             state, why = work.cancelled or (ItemState.STOPPED, "stopped")
             return state, {}, why
         except NoRoom as error:
-            self._leave(messages.leaving(_sentence(error)), 0)  # What it holds is what the others lack.
+            self._leave(messages.Leaving(_sentence(error)), 0)  # What it holds is what the others lack.
         except Broken as error:
-            self._leave(messages.broken(_sentence(error)), BROKEN_STATUS)
+            self._leave(messages.Broken(_sentence(error)), BROKEN_STATUS)
         except BaseException as error:  # noqa: BLE001 - whatever user code raises is a failed item, nothing more
             self._interruptible = False
             if work.cancelled:
@@ -210,7 +209,7 @@ class Harness:
         finally:
             self._interruptible = False
 
-    def _leave(self, last: messages.Message, status: int) -> NoReturn:
+    def _leave(self, last: messages.Farewell, status: int) -> NoReturn:
         """At once, with these last words."""
         self._interruptible = False
         if os.getpid() == self._process:
@@ -229,7 +228,7 @@ class Harness:
                 self._forked.tell(seq, attempt, metrics, step)
                 return
             try:
-                told = messages.encode(messages.progressed(seq, attempt, self._now(), metrics, step))
+                told = messages.encode(messages.Progressed(seq, attempt, self._now(), metrics, step))
             except ValueError as unfit:
                 raise Failed(str(unfit)) from None
             last.update(metrics)

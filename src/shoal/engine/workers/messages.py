@@ -1,117 +1,258 @@
-"""The messages between a driver and its workers: lists of JSON values, one a line where they travel as text.
+"""The messages between a driver, its workers and the actors in between: named tuples, and their form as JSON lines.
 
-Built, written, checked and taken apart here only, so that both ends agree. Nothing in them is ever unpickled. What a
-worker's process says may come from user code: `decode` lets nothing through that a driver could not record.
+A line is a list of JSON values, the first of them the name of the message. Lines are written, checked and taken apart
+here only, so that both ends agree. Nothing in them is ever unpickled. What a worker's process says may come from user
+code: `decode` lets nothing through that a driver could not record. Ray carries the tuples themselves.
+
+Messages are told apart by their types: two of different types may be equal.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from shoal.model import (
-    DEPTH,
-    Event,
-    Item,
-    ItemEnded,
-    ItemProgressed,
-    ItemsReturned,
-    ItemStarted,
-    ItemState,
-    LogSlice,
-    Outcome,
-    WorkerReady,
+from shoal.engine.workers.recordable import (
+    COUNTS,
+    MOMENTS,
+    SHOWN,
+    fault,
+    is_count,
+    is_moment,
+    is_pairs,
+    is_step,
+    is_text,
+    shown,
 )
+from shoal.model import (
+    Factory,
+    Item,
+    ItemState,
+)
+from shoal.model.json_text import encoder
 from shoal.model.states import FINAL
 
-Message = list[Any]
-Entry = Sequence[Any]
-"""An item on its way to a worker: seq, attempt, which of the attempts that count this is, id, params, texts,
-name of its checkpoint."""
-
-SETTLING = ("ended", "returned")
 ENDS = FINAL - {ItemState.CACHED}
 """The states in which a worker can end an item."""
 MESSAGE_BYTES = 64 << 20
 """Most that one message may take as text."""
-DIGITS = 308
-"""Of an integer. One that is longer has no number near it that programs could compute with."""
-SHOWN = 100
-"""How much of what is no message is shown."""
-_BEYOND = 10**DIGITS
-_COUNTS = 2**63
-_MOMENTS = 1e11
+_text = encoder()
+
+
+# What a worker's process says.
+
+
+class Ready(NamedTuple):
+    at: float
+    startup_s: float
+
+
+class FailedStart(NamedTuple):
+    """Its factory failed."""
+
+    why: str
+
+
+class Leaving(NamedTuple):
+    """It goes, as there is no room for it."""
+
+    why: str
+
+
+class Broken(NamedTuple):
+    """It is of no use any more."""
+
+    why: str
+
+
+class Started(NamedTuple):
+    seq: int
+    attempt: int
+    at: float
+    log_start: int
+
+
+class Progressed(NamedTuple):
+    seq: int
+    attempt: int
+    at: float
+    metrics: Mapping[str, Any]
+    step: int | None
+
+
+class Ended(NamedTuple):
+    seq: int
+    attempt: int
+    at: float
+    state: str
+    metrics: Mapping[str, Any]
+    error: str | None
+    seconds: float
+    log_start: int
+    log_end: int
+    kept: bool
+    """Whether it left something in its folder."""
+
+
+class Returned(NamedTuple):
+    """Items that had not started, as seq and attempt."""
+
+    items: Sequence[Sequence[int]]
+
+
+Farewell = FailedStart | Leaving | Broken
+Said = Ready | Farewell | Started | Progressed | Ended | Returned
+
+
+# What it is told.
+
+
+class Setup(NamedTuple):
+    """The first line: what a process has to know to become a worker."""
+
+    worker: int
+    factory: Factory
+    log: str
+    """The path of its log; on the way to another node, below the run's folder there."""
+    cpu: float
+    memory_bytes: int
+    root: str = ""
+    """The run's folder."""
+    clock_offset: float = 0.0
+    """The engine's clock less monotonic time."""
+    devices: Sequence[str] = ()
+    blob: str | None = None
+    """The content of the factory's blob, as base64, where its file is on another machine."""
+
+
+class Entry(NamedTuple):
+    """An item on its way to a worker."""
+
+    seq: int
+    attempt: int
+    counted: int
+    """Which of the attempts that count this is."""
+    id: str
+    params: Mapping[str, Any]
+    texts: Mapping[str, str] | None
+    checkpoint: str
+    """The name of its checkpoint."""
+
+
+class Chunk(NamedTuple):
+    entries: Sequence[Entry]
+
+
+class Recall(NamedTuple):
+    """Give back what has not started."""
+
+
+class Cancel(NamedTuple):
+    seq: int
+    attempt: int
+    state: str
+    why: str
+
+
+class End(NamedTuple):
+    """Finish what there is, and go."""
+
+
+Order = Setup | Chunk | Recall | Cancel | End
+
+
+# What an actor and a driver say to each other beside that.
+
+
+class Label(NamedTuple):
+    """What a parcel is."""
+
+    kind: str
+    """`files`: what an item left in its folder; `checkpoint`: its checkpoint."""
+    name: str
+    """Of the folder that it becomes; a safe file name."""
+    seq: int = 0
+    """Of the item."""
+
+
+class Parcel(NamedTuple):
+    """A block of a folder, for the one side or the other; see `parcels`."""
+
+    label: Label
+    number: int
+    block: list[Any]
+    """Of `parcels.Piece`s."""
+
+
+class Now(NamedTuple):
+    """The time at the actor."""
+
+    at: float
+
+
+class Log(NamedTuple):
+    """A part of the worker's log."""
+
+    start: int
+    data: bytes
+
+
+class Stored(NamedTuple):
+    """The storage has this checkpoint."""
+
+    checkpoint: str
+
+
+class Exit(NamedTuple):
+    """The process is gone."""
+
+    status: int | None
+    why: str | None
+
+
+class Kill(NamedTuple):
+    """End the process."""
+
+
+class Note(NamedTuple):
+    """A line for the worker's log."""
+
+    line: str
+
+
+Freight = Log | Stored | Parcel
+"""What has to be written down before anything after it counts."""
+FREIGHT = (Log, Stored, Parcel)
+Passed = Said | Freight | Now | Exit
+"""From an actor."""
+Given = Order | Parcel | Kill | Note
+"""To an actor."""
 
 
 def entry(item: Item) -> Entry:
-    return (item.seq, item.attempt, item.used + 1, item.id, item.params, item.texts, item.checkpoint)
+    seq, identity, params, texts, _, _, attempt, used = item
+    return tuple.__new__(Entry, (seq, attempt, used + 1, identity, params, texts, item.checkpoint))
 
 
-def ready(at: float, startup_s: float) -> Message:
-    return ["ready", at, startup_s]
-
-
-def failed_start(why: str) -> Message:
-    return ["failed", why]
-
-
-def leaving(why: str) -> Message:
-    return ["leaving", why]
-
-
-def broken(why: str) -> Message:
-    return ["broken", why]
-
-
-def started(seq: int, attempt: int, at: float, log_start: int) -> Message:
-    return ["started", seq, attempt, at, log_start]
-
-
-def progressed(seq: int, attempt: int, at: float, metrics: Mapping[str, Any], step: int | None) -> Message:
-    return ["progressed", seq, attempt, at, dict(metrics), step]
-
-
-def ended(
-    seq: int,
-    attempt: int,
-    at: float,
-    state: str,
-    metrics: Mapping[str, Any],
-    error: str | None,
-    seconds: float,
-    log_start: int,
-    log_end: int,
-    kept: bool,
-) -> Message:
-    return ["ended", seq, attempt, at, state, metrics, error, seconds, log_start, log_end, kept]
-
-
-def returned(items: Sequence[tuple[int, int]]) -> Message:
-    return ["returned", items]
-
-
-def names(entries: Sequence[Entry]) -> dict[int, tuple[str, str]]:
-    """The ids of items on their way and the names of their checkpoints, by seq."""
-    return {entry[0]: (entry[3], entry[6]) for entry in entries}
-
-
-def kept(told: Sequence[Message]) -> list[int]:
-    """The items among these messages that ended and left something in their folder."""
-    return [message[1] for message in told if message[0] == "ended" and message[10]]
-
-
-def settled(told: Sequence[Message]) -> int:
+def settled(told: Sequence[Said]) -> int:
     """How many items these messages say the worker no longer has."""
-    return sum(1 if message[0] == "ended" else len(message[1]) for message in told if message[0] in SETTLING)
+    return sum(
+        1 if type(message) is Ended else len(message.items) if type(message) is Returned else 0
+        for message in told
+    )
 
 
-def encode(message: Message) -> bytes:
+# Lines.
+
+
+def encode(message: Said | Order) -> bytes:
     """A message as a line. Raises ValueError, with a sentence for the item, where its metrics cannot be recorded."""
-    if message[0] in _METRICS and (why := fault(message[_METRICS[message[0]]])) is not None:
+    if isinstance(message, Ended | Progressed) and (why := fault(message.metrics)) is not None:
         raise ValueError(why)
-    line = json.dumps(message).encode() + b"\n"
-    if len(line) > MESSAGE_BYTES:
+    kind = type(message)
+    line = (_text((_NAMES[kind], *message)) + "\n").encode()
+    if len(line) > MESSAGE_BYTES and kind not in _ORDERS:
         raise ValueError(
             f"its metrics take {len(line) >> 20} MiB as JSON; at most {MESSAGE_BYTES >> 20} MiB can be recorded: "
             "write what is large to a file in SHOAL_ITEM_DIR"
@@ -119,41 +260,60 @@ def encode(message: Message) -> bytes:
     return line
 
 
-def decode(lines: bytes) -> tuple[list[Message], str | None]:
+def decode_order(line: bytes) -> Order:
+    """What a driver told its worker, which trusts it."""
+    name, *fields = json.loads(line)
+    if name == "chunk":
+        return Chunk([tuple.__new__(Entry, each) for each in fields[0]])
+    order: Order = _ORDER_TYPES[name]._make(fields)
+    if isinstance(order, Setup):
+        return order._replace(factory=Factory._make(order.factory))
+    return order
+
+
+def decode(lines: bytes) -> tuple[list[Said], str | None]:
     """The messages in these lines, and why the first line that is none is none: nothing after it is looked at."""
     try:
-        told = json.loads(b"[" + lines.replace(b"\n", b",") + b"]")
+        values = json.loads(b"[" + lines.replace(b"\n", b",") + b"]")
     except (ValueError, RecursionError):
-        told = _one_by_one(lines)
-    for position, message in enumerate(told):
-        if not _is_usual(message) and (why := _wrong(message)) is not None:
-            return told[:position], why
+        values = _one_by_one(lines)
+    told: list[Said] = []
+    for value in values:
+        message = _usual(value)
+        if message is None:
+            if (why := _wrong(value)) is not None:
+                return told, why
+            message = _SAID[value[0]].type._make(value[1:])
+        told.append(message)
     return told, None
 
 
-def _is_usual(message: Any) -> bool:
-    """Whether it is one of the two that nearly every item sends, and right: what `_wrong` checks, in one go."""
-    if type(message) is not list:
-        return False
-    if len(message) == 5:
-        kind, seq, attempt, at, start = message
-        known = kind == "started"
-    elif len(message) == 11:
-        kind, seq, attempt, at, state, metrics, error, seconds, start, end, kept = message
-        known = kind == "ended" and state == "done" and error is None and type(kept) is bool
-        known = known and type(seconds) is float and 0 <= seconds < _MOMENTS and type(end) is int
-        known = known and 0 <= end < _COUNTS and type(metrics) is dict and fault(metrics) is None
+def _usual(value: Any) -> Said | None:
+    """One of the two messages that nearly every item sends, if it is right: what `_wrong` checks, in one go."""
+    if type(value) is not list:
+        return None
+    if len(value) == 5:
+        name, seq, attempt, at, start = value
+        known = name == "started"
+        message: Said = tuple.__new__(Started, (seq, attempt, at, start))
+    elif len(value) == 11:
+        name, seq, attempt, at, state, metrics, error, seconds, start, end, kept = value
+        known = name == "ended" and state == "done" and error is None and type(kept) is bool
+        known = known and type(seconds) is float and 0 <= seconds < MOMENTS and type(end) is int
+        known = known and 0 <= end < COUNTS and type(metrics) is dict and fault(metrics) is None
+        message = tuple.__new__(Ended, value[1:])
     else:
-        return False
-    return (
+        return None
+    is_right = (
         known
         and type(seq) is type(attempt) is type(start) is int
         and type(at) is float
-        and 0 <= seq < _COUNTS
-        and 0 <= attempt < _COUNTS
-        and 0 <= start < _COUNTS
-        and 0 <= at < _MOMENTS
+        and 0 <= seq < COUNTS
+        and 0 <= attempt < COUNTS
+        and 0 <= start < COUNTS
+        and 0 <= at < MOMENTS
     )
+    return message if is_right else None
 
 
 def _one_by_one(lines: bytes) -> list[Any]:
@@ -167,132 +327,61 @@ def _one_by_one(lines: bytes) -> list[Any]:
     return told
 
 
-def _wrong(message: Any) -> str | None:
+def _wrong(value: Any) -> str | None:
     """Why something is no message; None where it is one."""
-    checks = (
-        _FIELDS.get(message[0]) if type(message) is list and message and type(message[0]) is str else None
-    )
-    if checks is None or len(message) != len(checks) + 1:
-        return f"{_shown(message)} is no message"
-    for position, check in enumerate(checks, 1):
-        if not check(message[position]):
-            return f"{_shown(message[position])} cannot stand in a message {message[0]!r}"
-    if message[0] in _METRICS and (why := fault(message[_METRICS[message[0]]])) is not None:
-        return why
+    form = _SAID.get(value[0]) if type(value) is list and value and type(value[0]) is str else None
+    if form is None or len(value) != len(form.checks) + 1:
+        return f"{shown(value)} is no message"
+    for field, check in zip(value[1:], form.checks, strict=True):
+        if not check(field):
+            return f"{shown(field)} cannot stand in a message {value[0]!r}"
+    if form.type is Ended or form.type is Progressed:
+        return fault(form.type._make(value[1:]).metrics)
     return None
 
 
-def _shown(value: Any) -> str:
-    try:
-        return ascii(value)[:SHOWN]
-    except RecursionError:
-        return f"a {type(value).__name__} that is nested too deep"
+class _Form(NamedTuple):
+    """A message as a line: its type, and what each of its fields has to be."""
+
+    type: Any
+    checks: Sequence[Callable[[Any], bool]]
 
 
-def fault(metrics: Mapping[str, Any]) -> str | None:
-    """What of these metrics cannot be recorded, as a sentence; None where all of it can."""
-    for name, value in metrics.items():
-        if not name.isascii() and not _is_valid(name):
-            return (
-                f"the name of the metric {name!a:.{SHOWN}} is no valid text (half a surrogate pair is in it)"
-            )
-        if type(value) in _SIMPLE:
-            continue
-        if (why := _fault(value, DEPTH)) is not None:
-            return f"metric {name!a:.{SHOWN}} {why}"
-    return None
+def _is_metrics(value: Any) -> bool:
+    return type(value) is dict
 
 
-def _fault(value: Any, room: int) -> str | None:
-    if isinstance(value, int) and not -_BEYOND < value < _BEYOND:
-        return f"has an integer of more than {DIGITS} digits: give it as text"
-    if not isinstance(value, dict | list | tuple):
-        return None
-    if not room:
-        return f"is nested more than {DEPTH} deep: give it as text"
-    for part in value.values() if isinstance(value, dict) else value:
-        if type(part) not in _SIMPLE and (why := _fault(part, room - 1)) is not None:
-            return why
-    return None
-
-
-def _is_valid(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def is_step(step: object) -> bool:
-    """Whether it is an integer that the record can hold."""
-    return isinstance(step, int) and -_COUNTS <= step < _COUNTS
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < _COUNTS
-
-
-def _is_moment(value: Any) -> bool:
-    return type(value) in (float, int) and 0 <= value < _MOMENTS
-
-
-def _is_text(value: Any) -> bool:
-    return type(value) is str
-
-
-def _is_pairs(value: Any) -> bool:
-    return type(value) is list and all(
-        type(pair) is list and len(pair) == 2 and _is_count(pair[0]) and _is_count(pair[1]) for pair in value
-    )
-
-
-_SIMPLE = (float, str, bool, type(None))
-_METRICS = {"progressed": 4, "ended": 5}
-_FIELDS: Mapping[str, Sequence[Callable[[Any], bool]]] = {
-    "ready": (_is_moment, _is_moment),
-    "failed": (_is_text,),
-    "leaving": (_is_text,),
-    "broken": (_is_text,),
-    "started": (_is_count, _is_count, _is_moment, _is_count),
-    "progressed": (
-        _is_count,
-        _is_count,
-        _is_moment,
-        lambda metrics: type(metrics) is dict,
-        lambda step: step is None or is_step(step),
+_ITEM = (is_count, is_count, is_moment)
+_SAID = {
+    "ready": _Form(Ready, (is_moment, is_moment)),
+    "failed": _Form(FailedStart, (is_text,)),
+    "leaving": _Form(Leaving, (is_text,)),
+    "broken": _Form(Broken, (is_text,)),
+    "started": _Form(Started, (*_ITEM, is_count)),
+    "progressed": _Form(Progressed, (*_ITEM, _is_metrics, lambda step: step is None or is_step(step))),
+    "ended": _Form(
+        Ended,
+        (
+            *_ITEM,
+            lambda state: is_text(state) and state in ENDS,
+            _is_metrics,
+            lambda error: error is None or is_text(error),
+            is_moment,
+            is_count,
+            is_count,
+            lambda kept: type(kept) is bool,
+        ),
     ),
-    "ended": (
-        _is_count,
-        _is_count,
-        _is_moment,
-        lambda state: type(state) is str and state in ENDS,
-        lambda metrics: type(metrics) is dict,
-        lambda error: error is None or type(error) is str,
-        _is_moment,
-        _is_count,
-        _is_count,
-        lambda kept: type(kept) is bool,
-    ),
-    "returned": (_is_pairs,),
+    "returned": _Form(Returned, (is_pairs,)),
 }
-
-
-def event(message: Message, worker: int, log_file: str, now: float) -> Event | None:
-    """What the driver hears. None for what is no event (`failed`, `leaving`, `broken`), or not one of ours."""
-    kind = message[0]
-    if kind == "ended":
-        _, seq, attempt, at, state, metrics, error, seconds, log_start, log_end, kept = message
-        outcome = Outcome(state, metrics, error, seconds, LogSlice(log_file, log_start, log_end), kept)
-        return ItemEnded(worker, seq, attempt, at, outcome)
-    if kind == "started":
-        _, seq, attempt, at, log_start = message
-        return ItemStarted(worker, seq, attempt, at, LogSlice(log_file, log_start))
-    if kind == "progressed":
-        _, seq, attempt, at, metrics, step = message
-        return ItemProgressed(worker, seq, attempt, at, metrics, step)
-    if kind == "returned":
-        return ItemsReturned(worker, tuple((seq, attempt) for seq, attempt in message[1]), now)
-    if kind == "ready":
-        return WorkerReady(worker, message[1], message[2])
-    return None
+_ORDER_TYPES: Mapping[str, Any] = {
+    "setup": Setup,
+    "chunk": Chunk,
+    "recall": Recall,
+    "cancel": Cancel,
+    "end": End,
+}
+_ORDERS = frozenset(_ORDER_TYPES.values())
+_NAMES = {form.type: name for name, form in _SAID.items()} | {
+    order: name for name, order in _ORDER_TYPES.items()
+}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import IO, Any, NamedTuple
 
-from shoal.engine.workers.messages import Message
+from shoal.engine.workers.messages import Label, Log, Parcel, Passed
 
 BLOCK_BYTES = 1 << 20
 """Most bytes of content that a block has."""
@@ -27,25 +27,44 @@ _REFUSALS = (
 )
 """What a file system says of a name that it will not take, however often it is asked."""
 
-Piece = list[Any]
-"""`folder` path; `link` path target; `file` path mode modified_s; `data` bytes, of that file; `drop`: that file could
-not be read to its end; `end` digest."""
+
+class Folder(NamedTuple):
+    path: str
+
+
+class Link(NamedTuple):
+    path: str
+    target: str
+
+
+class File(NamedTuple):
+    path: str
+    mode: int
+    modified_s: float
+
+
+class Data(NamedTuple):
+    """Of the file before."""
+
+    content: bytes
+
+
+class Drop(NamedTuple):
+    """The file before could not be read to its end."""
+
+
+class Seal(NamedTuple):
+    """The parcel is whole."""
+
+    digest: str
+
+
+Piece = Folder | Link | File | Data | Drop | Seal
 Block = list[Piece]
 
 
 class NotTaken(Exception):  # noqa: N818 - what went wrong is the name
     """This parcel cannot be kept here, however often it is tried. The message says why."""
-
-
-class Label(NamedTuple):
-    """What a parcel is."""
-
-    kind: str
-    """`files`: what an item left in its folder; `checkpoint`: its checkpoint."""
-    name: str
-    """Of the folder that it becomes; a safe file name."""
-    seq: int = 0
-    """Of the item."""
 
 
 def blocks(folder: str, report: Callable[[str], None] = lambda line: None) -> Iterator[Block]:
@@ -54,30 +73,30 @@ def blocks(folder: str, report: Callable[[str], None] = lambda line: None) -> It
     block: Block = []
     size = 0
     for piece in _pieces(folder, report):
-        more = len(piece[1]) if piece[0] == "data" else 0
+        more = len(piece.content) if isinstance(piece, Data) else 0
         if block and (size + more > BLOCK_BYTES or len(block) == PIECES):
             yield block
             block, size = [], 0
         _update(digest, piece)
         block.append(piece)
         size += more
-    yield [*block, ["end", digest.hexdigest()]]
+    yield [*block, Seal(digest.hexdigest())]
 
 
-def is_last(message: Message) -> bool:
+def is_last(message: Parcel) -> bool:
     """Whether the parcel is whole with this message."""
-    return bool(message[3][-1][0] == "end")
+    return isinstance(message.block[-1], Seal)
 
 
-def addressed(label: Label, content: Iterable[Block]) -> Iterator[Message]:
-    """The messages that carry a parcel: `parcel`, its label, the number of the block, the block."""
+def addressed(label: Label, content: Iterable[Block]) -> Iterator[Parcel]:
+    """The messages that carry a parcel."""
     for number, block in enumerate(content):
-        yield ["parcel", label, number, block]
+        yield Parcel(label, number, block)
 
 
-def batches(told: Iterable[Message]) -> Iterator[list[Message]]:
+def batches(told: Iterable[Passed]) -> Iterator[list[Passed]]:
     """Messages as they travel: together, up to about the size of a block. Taken from `told` only as they go."""
-    batch: list[Message] = []
+    batch: list[Passed] = []
     size = 0
     for message in told:
         batch.append(message)
@@ -89,14 +108,14 @@ def batches(told: Iterable[Message]) -> Iterator[list[Message]]:
         yield batch
 
 
-def _content_bytes(message: Message) -> int:
-    if message[0] == "parcel":
-        return sum(len(piece[1]) for piece in message[3] if piece[0] == "data")
-    return len(message[2]) if message[0] == "log" else 0
+def _content_bytes(message: Passed) -> int:
+    if isinstance(message, Parcel):
+        return sum(len(piece.content) for piece in message.block if isinstance(piece, Data))
+    return len(message.data) if isinstance(message, Log) else 0
 
 
 def _update(digest: Any, piece: Piece) -> None:
-    for part in piece:
+    for part in (type(piece).__name__, *piece):
         data = part if isinstance(part, bytes) else os.fsencode(str(part))
         digest.update(b"%d:" % len(data))
         digest.update(data)
@@ -122,19 +141,19 @@ def _of(path: str, name: str) -> Iterator[Piece]:
         target = os.readlink(path)
         if not _stays(name, target):
             raise OSError("it is a link that leads elsewhere")
-        yield ["link", name, target]
+        yield Link(name, target)
     elif stat.S_ISDIR(found.st_mode):
-        yield ["folder", name]
+        yield Folder(name)
     elif not stat.S_ISREG(found.st_mode):
         raise OSError("it is no file")
     else:
         with open(path, "rb", buffering=0) as file:
-            yield ["file", name, stat.S_IMODE(found.st_mode), found.st_mtime]
+            yield File(name, stat.S_IMODE(found.st_mode), found.st_mtime)
             try:
                 while data := file.read(BLOCK_BYTES):
-                    yield ["data", data]
+                    yield Data(data)
             except OSError:
-                yield ["drop"]
+                yield Drop()
                 raise
 
 
@@ -153,7 +172,7 @@ class Arrival:
         self._target = target
         self._aside = _beside(target, "coming")
         self._digest = hashlib.blake2b(digest_size=16)
-        self._links: list[tuple[str, str]] = []
+        self._links: list[Link] = []
         self._file: IO[bytes] | None = None
         self._last = ""
         """The path of that file, or of the one before."""
@@ -187,25 +206,24 @@ class Arrival:
             shutil.rmtree(self._aside, ignore_errors=True)
 
     def _put(self, piece: Piece) -> None:
-        kind = piece[0]
-        if kind == "data":
-            self._write(piece[1])
+        if isinstance(piece, Data):
+            self._write(piece.content)
             return
         self._close()
-        if kind == "file":
-            self._modified_s, self._written = piece[3], 0
-            self._last = self._path(piece[1])
+        if isinstance(piece, File):
+            self._modified_s, self._written = piece.modified_s, 0
+            self._last = self._path(piece.path)
             self._file = open(self._last, "wb", buffering=0)  # noqa: SIM115 - the next pieces are for it
-            os.chmod(self._last, piece[2] & 0o755 | 0o600)
-        elif kind == "folder":
-            os.makedirs(self._path(piece[1]), exist_ok=True)
-        elif kind == "drop":
+            os.chmod(self._last, piece.mode & 0o755 | 0o600)
+        elif isinstance(piece, Folder):
+            os.makedirs(self._path(piece.path), exist_ok=True)
+        elif isinstance(piece, Link):
+            self._path(piece.path)
+            self._links.append(piece)
+        elif isinstance(piece, Drop):
             os.unlink(self._last)
-        elif kind == "link":
-            self._path(piece[1])
-            self._links.append((piece[1], piece[2]))
-        elif kind == "end":
-            self._finish(piece[1])
+        else:
+            self._finish(piece.digest)
 
     def _write(self, data: bytes) -> None:
         assert self._file is not None
@@ -249,12 +267,12 @@ class Parcels:
         self._place = place
         self._coming: dict[Label, Arrival] = {}
 
-    def take(self, message: Message) -> bool:
+    def take(self, message: Parcel) -> bool:
         """The next block of a parcel; whether that parcel is whole now, and in its place.
 
         `OSError`: it may be given again, when there is room. `NotTaken`: the rest of that parcel will be dropped.
         """
-        _, label, number, block = message
+        label, number, block = message
         try:
             if number == 0:
                 self._coming[label] = Arrival(self._place(label))

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.engine.workers.messages import fault, is_step
+from shoal.engine.workers.recordable import fault, is_step
 from shoal.engine.workers.runner import Work
 from shoal.model import DEPTH
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -10,9 +9,18 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from shoal.engine.workers import linux
+from shoal.engine.workers.zygote_messages import (
+    Exited,
+    KillWorker,
+    Ping,
+    Pong,
+    Request,
+    Spawn,
+    decode,
+    encode,
+)
 
 CONTROL_FD = 3
 PATIENCE_S = 10.0
@@ -101,18 +109,17 @@ class ZygoteClient:
 
     def spawn(self, worker: int, target: str, connection: socket.socket) -> None:
         """Have a worker forked that is told through `connection` what to do. `target` is that of its factory."""
-        request = {"op": "spawn", "worker": worker, "module": target.partition(":")[0]}
-        data = json.dumps(request).encode() + b"\n"
+        data = encode(Spawn(worker, target.partition(":")[0]))
         sent = socket.send_fds(self.socket, [data], [connection.fileno()])
         if sent < len(data):
             self.socket.sendall(data[sent:])
 
     def kill(self, worker: int) -> None:
-        self._send({"op": "kill", "worker": worker})
+        self._send(KillWorker(worker))
 
-    def _send(self, request: Mapping[str, Any]) -> None:
+    def _send(self, request: Request) -> None:
         """Raises OSError when it is gone, or has not read for so long that it can take no more."""
-        self.socket.sendall(json.dumps(request).encode() + b"\n")
+        self.socket.sendall(encode(request))
 
     def is_silent(self, now: float) -> bool:
         """Whether it has not answered for `SILENT_S`, as one that somebody suspended does not. Asks it now and then.
@@ -128,11 +135,11 @@ class ZygoteClient:
             self._asked += 1
             self._since = now
             with suppress(OSError):
-                self._send({"op": "ping", "number": self._asked})
+                self._send(Ping(self._asked))
         return False
 
-    def receive(self) -> list[dict[str, Any]] | None:
-        """What it told since the last call, without waiting more than for the first byte; None when it is gone.
+    def receive(self) -> list[Exited] | None:
+        """The ends of workers that it told of since the last call; None when it is gone. Waits for the first byte only.
 
         Then all that it had started is gone, too, but for what cannot be killed.
         """
@@ -145,11 +152,14 @@ class ZygoteClient:
             return None
         self._buffer += data
         *lines, self._buffer = self._buffer.split(b"\n")
-        told: list[dict[str, Any]] = [json.loads(line) for line in lines]
-        for answer in told:
-            self._answered = answer.get("pong", self._answered)
-            _warn(answer.get("left", ()))
-        return [answer for answer in told if "exit" in answer]
+        ended: list[Exited] = []
+        for answer in map(decode, lines):
+            if isinstance(answer, Pong):
+                self._answered = answer.number
+            else:
+                _warn(answer.left)
+                ended.append(answer)
+        return ended
 
     def _kill_rest(self) -> None:
         _warn(linux.kill_marked(self.pid, f"{MARK_VARIABLE}={self._mark}"))

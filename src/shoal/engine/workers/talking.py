@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from shoal.engine.workers import messages
 from shoal.engine.workers.status import describe_status
-from shoal.model import Event, Item, ItemEnded, ItemStarted, LostCause, Place
+from shoal.model import (
+    Event,
+    Item,
+    ItemEnded,
+    ItemProgressed,
+    ItemsReturned,
+    ItemStarted,
+    LogSlice,
+    LostCause,
+    Outcome,
+    Place,
+    WorkerReady,
+)
 
-CAUSES = {"leaving": LostCause.ROOM, "broken": LostCause.CRASH}
+CAUSES: Mapping[type, LostCause] = {messages.Leaving: LostCause.ROOM, messages.Broken: LostCause.CRASH}
 """Of its end, by what a worker says last."""
 
 
@@ -30,13 +41,14 @@ class Known:
         """Whether it was asked to end."""
         self.running: tuple[int, int] | None = None
 
-    def hear(self, message: messages.Message, now: float) -> Event | None:
+    def hear(self, message: messages.Said, now: float) -> Event | None:
         """The event in a message; None when it only says why the worker goes."""
-        event = messages.event(message, self.number, self.log_file, now)
+        event = _event(message, self.number, self.log_file, now)
         if event is None:
+            assert isinstance(message, messages.Farewell)
             # One that says it cannot start while it runs an item has died of that item.
             started = LostCause.START if self.running is None else LostCause.CRASH
-            self.said = self.said or (CAUSES.get(message[0], started), str(message[1]))
+            self.said = self.said or (CAUSES.get(type(message), started), message.why)
         elif type(event) is ItemStarted:
             self.running = (event.seq, event.attempt)
         elif type(event) is ItemEnded and self.running == (event.seq, event.attempt):
@@ -56,17 +68,36 @@ class Known:
         return LostCause.CRASH, why or describe_status(status)
 
 
+def _event(message: messages.Said, worker: int, log_file: str, now: float) -> Event | None:
+    """What the driver hears. None for what only says why the worker goes."""
+    if type(message) is messages.Ended:
+        seq, attempt, at, state, metrics, error, seconds, log_start, log_end, kept = message
+        outcome = Outcome(state, metrics, error, seconds, LogSlice(log_file, log_start, log_end), kept)
+        return ItemEnded(worker, seq, attempt, at, outcome)
+    if type(message) is messages.Started:
+        seq, attempt, at, log_start = message
+        return ItemStarted(worker, seq, attempt, at, LogSlice(log_file, log_start))
+    if type(message) is messages.Progressed:
+        seq, attempt, at, metrics, step = message
+        return ItemProgressed(worker, seq, attempt, at, metrics, step)
+    if type(message) is messages.Returned:
+        return ItemsReturned(worker, tuple((seq, attempt) for seq, attempt in message.items), now)
+    if type(message) is messages.Ready:
+        return WorkerReady(worker, message.at, message.startup_s)
+    return None
+
+
 class Talking:
     """The part of an engine that tells workers what to do. A mixin: `_send` drops what is for a worker that is gone."""
 
-    def _send(self, number: int, message: list[Any]) -> None:
+    def _send(self, number: int, message: messages.Order) -> None:
         raise NotImplementedError
 
     def submit(self, worker: int, items: Sequence[Item]) -> None:
-        self._send(worker, ["chunk", [messages.entry(item) for item in items]])
+        self._send(worker, messages.Chunk([messages.entry(item) for item in items]))
 
     def recall(self, worker: int) -> None:
-        self._send(worker, ["recall"])
+        self._send(worker, messages.Recall())
 
     def cancel(self, worker: int, seq: int, attempt: int, state: str, why: str) -> None:
-        self._send(worker, ["cancel", seq, attempt, state, why])
+        self._send(worker, messages.Cancel(seq, attempt, state, why))

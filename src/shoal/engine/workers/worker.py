@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import signal
 import socket
@@ -12,7 +11,7 @@ import threading
 import time
 import traceback
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, BinaryIO
@@ -21,6 +20,7 @@ from shoal.engine.workers import linux, messages
 from shoal.engine.workers.harness import ERROR_LENGTH, Harness
 from shoal.engine.workers.reporting import REPORT_VARIABLE
 from shoal.engine.workers.runner import Runner
+from shoal.model import Factory
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 GIVEN_THREADS_VARIABLE = "SHOAL_THREADS"
@@ -42,7 +42,7 @@ def main(connection: socket.socket) -> int:
             traceback.print_exception(error)
             sys.stderr.flush()
         why = f"{type(error).__name__}: {error}"
-        send([messages.encode(messages.failed_start(why[:ERROR_LENGTH]))])
+        send([messages.encode(messages.FailedStart(why[:ERROR_LENGTH]))])
         return 70
     linux.kill_children()
     return 0
@@ -60,21 +60,23 @@ def _serve(lines: BinaryIO, send: Any) -> None:
     line = lines.readline()
     if not line.endswith(b"\n"):
         return  # The driver is gone before it had said what to do.
-    request = json.loads(line)
+    setup = messages.decode_order(line)
     del line
-    offset: float = request["clock_offset"]
+    assert isinstance(setup, messages.Setup)
+    offset = setup.clock_offset
 
     def now() -> float:
         """The engine's clock: monotonic time is the same in every process of a machine, wall time may be set."""
         return offset + time.monotonic()
 
     began = now()
-    log_fd = _redirect(request["log"])
-    _set_up(request)
-    harness = Harness(send, request["root"], reports_of(request["log"]), log_fd, now)
-    runner = make_runner(request["factory"], request.pop("blob", None))
+    log_fd = _redirect(setup.log)
+    _set_up(setup)
+    harness = Harness(send, setup.root, reports_of(setup.log), log_fd, now)
+    runner = make_runner(setup.factory, setup.blob)
+    del setup  # A blob may be large.
     threading.Thread(target=_listen, args=(lines, harness), daemon=True).start()
-    send([messages.encode(messages.ready(now(), now() - began))])
+    send([messages.encode(messages.Ready(now(), now() - began))])
     harness.loop(runner)
 
 
@@ -83,15 +85,15 @@ def reports_of(log: str) -> str:
     return log.removesuffix(".log") + ".reports"
 
 
-def make_runner(factory: Mapping[str, Any], blob: str | None) -> Runner:
+def make_runner(factory: Factory, blob: str | None) -> Runner:
     """Import the factory's target and call it. `blob` is what `encoded` gave, where the file is on another machine."""
-    arguments = dict(factory["arguments"])
+    arguments = dict(factory.arguments)
     if blob is not None:
         arguments["blob"] = a2b_base64(blob)
-    elif factory["blob"]:
-        with open(factory["blob"], "rb") as file:
+    elif factory.blob:
+        with open(factory.blob, "rb") as file:
             arguments["blob"] = file.read()
-    module, _, name = factory["target"].partition(":")
+    module, _, name = factory.target.partition(":")
     runner: Runner = getattr(importlib.import_module(module), name)(**arguments)
     return runner
 
@@ -118,23 +120,22 @@ def _redirect(log: str) -> int:
     return log_fd
 
 
-def _set_up(request: Mapping[str, Any]) -> None:
+def _set_up(setup: messages.Setup) -> None:
     """Environment, devices, limits, folder and import path, before anything of the user's is imported."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    factory = request["factory"]
-    set_variables(factory["env"], request["cpu"], request["devices"], reports_of(request["log"]))
-    if request["memory_bytes"]:
-        limit_memory(request["memory_bytes"])
-    enter(factory["folder"])
+    set_variables(setup)
+    if setup.memory_bytes:
+        limit_memory(setup.memory_bytes)
+    enter(setup.factory.folder)
 
 
-def set_variables(env: Mapping[str, str], cpu: float, devices: Sequence[str], reports: str) -> None:
+def set_variables(setup: messages.Setup) -> None:
     """The environment of a worker: of its factory, and what follows from its place."""
-    set_threads(str(max(1, int(cpu))))
-    if devices:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
-    os.environ.update(env)
-    os.environ[REPORT_VARIABLE] = reports
+    set_threads(str(max(1, int(setup.cpu))))
+    if setup.devices:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(setup.devices)
+    os.environ.update(setup.factory.env)
+    os.environ[REPORT_VARIABLE] = reports_of(setup.log)
 
 
 def enter(folder: str) -> None:
@@ -188,20 +189,19 @@ def _listen(lines: BinaryIO, harness: Harness) -> None:
     """The reader thread. When the driver is gone, so is this process, whatever it is doing."""
     try:
         for line in lines:
-            _obey(json.loads(line), harness)
+            _obey(messages.decode_order(line), harness)
     except (OSError, ValueError):
         pass
     linux.kill_children()
     os._exit(0)
 
 
-def _obey(message: list[Any], harness: Harness) -> None:
-    operation, *arguments = message
-    if operation == "chunk":
-        harness.take(arguments[0])
-    elif operation == "cancel":
-        harness.cancel(*arguments)
-    elif operation == "recall":
+def _obey(order: messages.Order, harness: Harness) -> None:
+    if isinstance(order, messages.Chunk):
+        harness.take(order.entries)
+    elif isinstance(order, messages.Cancel):
+        harness.cancel(*order)
+    elif isinstance(order, messages.Recall):
         harness.recall()
-    elif operation == "end":
+    else:
         harness.end()

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import gc
 import importlib
-import json
 import os
 import select
 import signal
 import socket
 import sys
 import time
-from typing import Any
 
 from shoal.engine.workers import linux, worker
 from shoal.engine.workers.spawning import CONTROL_FD
+from shoal.engine.workers.zygote_messages import Answer, Exited, Ping, Pong, Request, Spawn, decode, encode
 
 PAUSE_MS = 2
 """How long to wait before it is looked again whether a process is gone."""
@@ -29,7 +28,7 @@ class Zygote:
         self._control = control
         self._workers: dict[int, int] = {}
         """Worker id by process id."""
-        self._ended: list[dict[str, Any]] = []
+        self._ended: list[Exited] = []
         """Ends of workers that are told once what these left behind is gone, too."""
         self._ended_at = 0.0
         """When the first of them ended."""
@@ -83,17 +82,17 @@ class Zygote:
         self._buffer += data
         *lines, self._buffer = self._buffer.split(b"\n")
         for line in lines:
-            self._obey(json.loads(line))
+            self._obey(decode(line))
         return True
 
-    def _obey(self, request: dict[str, Any]) -> None:
-        if request["op"] == "spawn":
-            self._spawn(request["worker"], request["module"], self._descriptors.pop(0))
-        elif request["op"] == "ping":
-            self._tell({"pong": request["number"]})
-        elif request["op"] == "kill":
+    def _obey(self, request: Request) -> None:
+        if isinstance(request, Spawn):
+            self._spawn(request.worker, request.module, self._descriptors.pop(0))
+        elif isinstance(request, Ping):
+            self._tell(Pong(request.number))
+        else:
             for pid, number in list(self._workers.items()):
-                if number == request["worker"]:
+                if number == request.worker:
                     linux.kill_group(pid, signal.SIGKILL)
                     self._killed.setdefault(pid, time.monotonic())
 
@@ -103,7 +102,7 @@ class Zygote:
             pid = os.fork()
         except OSError as error:
             os.close(descriptor)
-            self._tell(_end(number, None, f"cannot start a process: {error}"))
+            self._tell(Exited(number, None, f"cannot start a process: {error}"))
             return
         if pid == 0:
             self._become_worker(descriptor)
@@ -136,7 +135,7 @@ class Zygote:
             if number is not None:
                 if not self._ended:
                     self._ended_at = time.monotonic()
-                self._ended.append(_end(number, os.waitstatus_to_exitcode(status), None))
+                self._ended.append(Exited(number, os.waitstatus_to_exitcode(status), None))
 
     def _give_up(self) -> None:
         """A worker that was killed and does not end counts as gone."""
@@ -144,7 +143,7 @@ class Zygote:
             if time.monotonic() - at > linux.DYING_S:
                 del self._killed[pid]
                 self._left.add(pid)
-                self._tell(_end(self._workers.pop(pid), None, linux.cannot_end(pid)))
+                self._tell(Exited(self._workers.pop(pid), None, linux.cannot_end(pid)))
 
     def _clear_up(self) -> None:
         """Kill what workers that have ended left behind, and tell of their ends when it is gone.
@@ -158,13 +157,13 @@ class Zygote:
             return
         self._left |= doomed
         ended, self._ended = self._ended, []
-        ended[0]["left"] = [linux.cannot_end(pid) for pid in sorted(doomed)]
-        for end in ended:
-            self._tell(end)
+        first, *others = ended
+        for each in (first._replace(left=[linux.cannot_end(pid) for pid in sorted(doomed)]), *others):
+            self._tell(each)
 
-    def _tell(self, answer: dict[str, Any]) -> None:
+    def _tell(self, answer: Answer) -> None:
         try:
-            self._control.sendall(json.dumps(answer).encode() + b"\n")
+            self._control.sendall(encode(answer))
         except OSError:
             return
 
@@ -172,11 +171,6 @@ class Zygote:
         for pid in list(self._workers):
             linux.kill_group(pid, signal.SIGKILL)
         linux.kill_children()
-
-
-def _end(number: int, status: int | None, why: str | None) -> dict[str, Any]:
-    """What is told of the end of a worker; `left` are sentences about processes that could not be killed."""
-    return {"exit": number, "status": status, "why": why, "left": []}
 
 
 def preload(module: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from shoal.engine.base import Engine
 from shoal.files.suspension import suspended_at
@@ -39,6 +39,7 @@ class Crew:
         self.ready = ReadyQueue(durations.expect)
         self.roster = Roster(engine, lane.factory)
         self.flights = Flights(engine, journal, recording, self.roster, lane.policy)
+        self.hands = Hands(0, ())
         self.coming = 0
         """Items for it that are not durable yet."""
         self._ceiling = Ceiling(engine, lane.need, lane.policy.ceiling)
@@ -65,13 +66,17 @@ class Crew:
             have += self.coming
         return workers * each - have
 
-    def hands(self) -> Hands:
-        """Its workers that may be given items."""
-        return at_hand(self.roster, self.guide)
+    def gather(self) -> None:
+        """See which of its workers may be given items."""
+        self.hands = at_hand(self.roster, self.guide)
 
-    def feed(self, hands: Hands, now: float) -> None:
+    def workers_soon(self) -> int:
+        """How many workers may soon want items: those that a guide lets work, or all for which there is room."""
+        return max(1, self.hands.total if self.guide is not None else min(self.limit(), chunking.PLENTY))
+
+    def feed(self, now: float) -> None:
         """Hand out what waits. Raises `TakenOver` where another driver has the run by now."""
-        sure = False
+        sure, hands = False, self.hands
         ready, mean, latency_s, least = (
             self.ready,
             self._durations.mean_s,
@@ -112,7 +117,7 @@ class Crew:
         """Whether a worker whose item runs long should give back what waits behind it."""
         least = self.ahead()
         if least > 1 and nothing_left:
-            others = (each for each in self.hands().members if each is not member)
+            others = (each for each in at_hand(self.roster, self.guide).members if each is not member)
             least = 1 if any(not each.flights for each in others) else least  # Others could do it now.
         return len(member.flights) > least
 
@@ -213,11 +218,11 @@ class Crew:
             return False
         return self._engine.now() - min(member.spawned_at for member in here) < self._engine.stagger_s
 
-    def let_idle_go(self, members: Iterable[Member], now: float) -> None:
-        """Nothing more will come: who has had nothing to do for a while is not needed. Idle ones come first."""
-        for member in members:
+    def let_idle_go(self, now: float) -> None:
+        """Nothing more will come: who has had nothing to do for a while is not needed."""
+        for member in at_hand(self.roster, self.guide).members:
             if member.flights:
-                return
+                return  # Idle ones come first.
             if now - member.idle_since > IDLE_S:
                 self.roster.dismiss(member)
 

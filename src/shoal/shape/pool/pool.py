@@ -33,7 +33,6 @@ from shoal.shape.base import LOOK_S, Ended, Progress, Watcher, drive
 from shoal.shape.flights import Again, Landed, Landing
 from shoal.shape.journal import Journal
 from shoal.shape.pool.crew import Crew
-from shoal.shape.pool.picking import Hands
 from shoal.shape.pool.progress import Meter, look
 from shoal.shape.pool.supply import Supply
 from shoal.shape.pool.values import Lane, Source
@@ -182,37 +181,37 @@ class Pool:
         if self._stopping or self._recording.failing:
             return
         now = self._engine.now()
-        hands = [crew.hands() for crew in self._crews]
         exhausted = self._supply.exhausted()
+        for crew in self._crews:
+            crew.gather()
         if not exhausted:
-            self._refill(hands)
+            self._refill()
         self._reorder()
         for crew in self._crews:
             self._grow(crew, exhausted)
-        both = list(zip(self._crews, hands, strict=True))
-        if self._recording.new and any(crew.hungry(at.total) > 0 for crew, at in both):
+        if self._recording.new and any(crew.hungry(crew.hands.total) > 0 for crew in self._crews):
             self._recording.commit_if_due(now, at_once=True)
-        if not self._recording.failing:
-            for crew, at in both:
-                crew.feed(at, now)
-        exhausted = self._supply.exhausted() and not self._recording.new
+        if self._recording.failing:
+            return
+        exhausted = exhausted and not self._recording.new
         for crew in self._crews:
+            if crew.ready:
+                crew.feed(now)
             if not crew.ready and (exhausted or self._others_wait(crew)):
-                crew.let_idle_go(crew.hands().members, now)
+                crew.let_idle_go(now)
         if len(self._crews) > 1:
             self._make_room()
 
-    def _refill(self, hands: Sequence[Hands]) -> None:
+    def _refill(self) -> None:
         """Take what workers will need soon, where not plenty waits."""
-        room = PLENTY - sum(len(crew.ready) + crew.coming for crew in self._crews)
-        if room <= 0:
-            return
-        workers = [
-            max(1, at.total if crew.guide is not None else min(crew.limit(), PLENTY))
-            for crew, at in zip(self._crews, hands, strict=True)
-        ]
-        hungry = (crew.hungry(count, soon=True) for crew, count in zip(self._crews, workers, strict=True))
-        self._supply.refill(room, sum(max(0, more) for more in hungry), sum(workers))
+        room, hungry, workers = PLENTY, 0, 0
+        for crew in self._crews:
+            room -= len(crew.ready) + crew.coming
+            soon = crew.workers_soon()
+            workers += soon
+            hungry += max(0, crew.hungry(soon, soon=True))
+        if room > 0:
+            self._supply.refill(room, hungry, workers)
 
     def _reorder(self) -> None:
         """Order what waits again when enough was learned since, in proportion to what it costs."""

@@ -43,14 +43,14 @@ ANOTHER_MODEL = (
 )
 
 
-def prepare(spec: Infer, *, limit: int | None = None, ceiling: Mapping[str, int] | None = None) -> InferJob:
+def prepare(spec: Infer, *, limit: int | None = None) -> InferJob:
     """Check everything that can be known to be wrong, all at once."""
     from shoal.work.infer.checking import check
 
     problems = [*check(spec), *read_requirements(spec.requirements, spec.folder)[1]]
     if problems:
         raise several(problems)
-    return InferJob(spec, limit, ceiling)
+    return InferJob(spec, limit)
 
 
 class InferJob(PoolJob):
@@ -58,7 +58,7 @@ class InferJob(PoolJob):
 
     kind = "infer"
 
-    def __init__(self, spec: Infer, limit: int | None, ceiling: Mapping[str, int] | None = None) -> None:
+    def __init__(self, spec: Infer, limit: int | None) -> None:
         self.spec = spec
         self.name = spec.name
         self.limit = limit
@@ -79,7 +79,6 @@ class InferJob(PoolJob):
             timeouts_count_as_crashes=True,  # One input hangs, and is found like one that kills workers.
             timeout_since_report=True,  # How long an item takes is for Shoal to choose; that it gets on is not.
             concurrent=limits.concurrent,
-            ceiling=ceiling,
             stop_after=limits.stop_after,
         )
         self.failures = limits.failures

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shoal import words
 from shoal.units import format_number, format_seconds, format_size
 from shoal.work.infer.outputs import Totals
 
@@ -48,7 +49,7 @@ def in_words(document: Mapping[str, Any]) -> list[str]:
     """The lines for a terminal, from the document as it was recorded."""
     lines = []
     if document["parts"]:
-        rows, parts = _count(document["rows"], "row"), _count(document["parts"], "part")
+        rows, parts = words.some(document["rows"], "row"), words.some(document["parts"], "part")
         lines.append(f"{rows} in {parts}{_speed(document)}{_read(document)}.")
         phases = {name: spent for name, spent in document["phase_seconds"].items() if spent > 0}
         told = ", ".join(f"{name} {format_seconds(spent)}" for name, spent in phases.items())
@@ -78,9 +79,12 @@ def _read(document: Mapping[str, Any]) -> str:
 
 
 def _about_errors(errors: int, reasons: Mapping[str, int]) -> list[str]:
-    lines = [f"{_count(errors, 'input')} could not be used; errors.parquet says which and why:"]
+    lines = [f"{words.some(errors, 'input')} could not be used; errors.parquet says which and why:"]
     shown = sorted(reasons.items(), key=lambda each: -each[1])[:REASONS_SHOWN]
-    lines += [f"  {count:,} x {_shortened(reason)}" for reason, count in shown]
+    lines += [
+        f"  {count:,} x {words.shortened(words.printable(reason), _LONGEST_REASON)}"
+        for reason, count in shown
+    ]
     rest = errors - sum(count for _, count in shown)
     return [*lines, f"  and {rest:,} more"] if rest > 0 else lines
 
@@ -88,7 +92,7 @@ def _about_errors(errors: int, reasons: Mapping[str, int]) -> list[str]:
 def _about_missing(missing: Sequence[int]) -> str:
     some = ", ".join(map(str, missing[:MISSING_SHOWN])) + (", ..." if len(missing) > MISSING_SHOWN else "")
     are = "is" if len(missing) == 1 else "are"
-    return f"{_count(len(missing), 'part')} of items that were done {are} gone (items {some})."
+    return f"{words.some(len(missing), 'part')} of items that were done {are} gone (items {some})."
 
 
 def _rate(rows: int, seconds: float) -> float:
@@ -97,12 +101,3 @@ def _rate(rows: int, seconds: float) -> float:
 
 def _order(phase: str) -> tuple[int, str]:
     return (PHASES.index(phase) if phase in PHASES else len(PHASES), phase)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def _shortened(text: str) -> str:
-    line = "".join(c if c.isprintable() else " " for c in text)
-    return line if len(line) <= _LONGEST_REASON else f"{line[: _LONGEST_REASON - 3]}..."

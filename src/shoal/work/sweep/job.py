@@ -25,13 +25,7 @@ COMMAND_TRIAL = "shoal.work.sweep.trial:CommandTrial"
 WORKLOAD_TRIAL = "shoal.work.sweep.workload_trial:WorkloadTrial"
 
 
-def prepare(
-    spec: Sweep,
-    *,
-    limit: int | None = None,
-    pickle: str | None = None,
-    ceiling: Mapping[str, int] | None = None,
-) -> SweepJob:
+def prepare(spec: Sweep, *, limit: int | None = None, pickle: str | None = None) -> SweepJob:
     """Check everything that can be known to be wrong, all at once. `pickle` is a function sent by value."""
     from shoal.work.sweep.checking import check
 
@@ -49,7 +43,7 @@ def prepare(
     problems += read_requirements(spec.requirements, spec.folder)[1]
     if problems:
         raise several(problems)
-    return SweepJob(spec, rows, limit, pickle, ceiling)
+    return SweepJob(spec, rows, limit, pickle)
 
 
 def _rows(spec: Sweep) -> Rows | None:
@@ -67,14 +61,7 @@ class SweepJob(PoolJob):
 
     kind = "sweep"
 
-    def __init__(
-        self,
-        spec: Sweep,
-        rows: Rows | None,
-        limit: int | None,
-        pickle: str | None,
-        ceiling: Mapping[str, int] | None = None,
-    ) -> None:
+    def __init__(self, spec: Sweep, rows: Rows | None, limit: int | None, pickle: str | None) -> None:
         self.spec = spec
         self.name = spec.name
         self.rows = rows
@@ -93,7 +80,6 @@ class SweepJob(PoolJob):
             retries=limits.retries,
             timeout_s=limits.timeout_s,
             concurrent=limits.concurrent,
-            ceiling=ceiling,
             stop_after=limits.stop_after,
         )
         self.failures = limits.failures

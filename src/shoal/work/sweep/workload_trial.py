@@ -12,14 +12,9 @@ from shoal import spec as specs
 from shoal.engine.workers.process import run_command
 from shoal.engine.workers.runner import Failed, Work
 from shoal.errors import SpecError
+from shoal.work.kind import kind_of
 from shoal.work.sweep.inner import OUTPUT, Settings, settings_of
 from shoal.work.sweep.trial import cells_of
-
-PREPARING = ("reading_s", "decoding_s", "preprocessing_s")
-"""What happens to an input before the model gets it."""
-CHOICES = ("batch", "workers", "threads", "runtime")
-"""Decisions of a run that are worth a column."""
-FIRST = ("rows_per_second", "rows_per_second_without_listing")
 
 
 class WorkloadTrial:
@@ -85,25 +80,6 @@ def why(document: Mapping[str, Any]) -> str | None:
 
 
 def metrics_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of the run's own summary, flat, those that people compare first; then what it chose, as text."""
-    own: Mapping[str, Any] = document.get(str(document.get("kind"))) or {}
-    numbers = {"run_s": document["seconds"]}
-    for name, value in own.items():
-        if name == "phase_seconds":
-            numbers |= {f"{phase}_s": spent for phase, spent in value.items()}
-        elif _is_number(value) and name != "seconds":  # Every result has that: how long the trial took.
-            numbers[name] = value
-    preparing = sum(numbers.get(name, 0.0) for name in PREPARING)
-    first = {name: numbers[name] for name in FIRST if name in numbers}
-    if preparing > 0 and "rows" in numbers:
-        first["prepared_per_second"] = numbers["rows"] / preparing
-    return {**first, **numbers, **_chosen(own)}
-
-
-def _chosen(own: Mapping[str, Any]) -> dict[str, str]:
-    made = {decision["name"]: decision["choice"] for decision in own.get("decisions") or ()}
-    return {name: str(made[name]) for name in CHOICES if made.get(name) is not None}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """What runs of its kind are compared by, from the run's own summary."""
+    kind = str(document.get("kind"))
+    return kind_of(kind).measures(document.get(kind) or {}, document["seconds"])

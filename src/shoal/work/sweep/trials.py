@@ -11,7 +11,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shoal.api.display import words
+from shoal import words
 from shoal.model.states import WITH_RESULT
 from shoal.spec.cell import RESERVED
 

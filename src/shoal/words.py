@@ -56,7 +56,12 @@ def choice(name: str, chosen: Any) -> str:
 
 def some(number_of: int | None, what: str) -> str:
     """`1 row`, `1,200 rows`."""
-    return f"{number_of or 0:,} {what}{'' if number_of == 1 else 's'}"
+    return f"{number_of or 0:,} {named(number_of, what)}"
+
+
+def named(number_of: int | None, what: str) -> str:
+    """`row` for one, else `rows`."""
+    return what if number_of == 1 else f"{what}s"
 
 
 def counts(found: Mapping[str, int], nothing: str = "", of: str = "") -> str:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from shoal.api.trials import MOST_POINTS, MOST_STEPS, MOST_VALUES, trials
 from shoal.model import Item, Outcome
 from shoal.store import RunStore
+from shoal.work.sweep.trials import MOST_POINTS, MOST_STEPS, MOST_VALUES, trials
 
 NOW = 1_700_000_000.0
 
