@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
-from shoal.api.growing import COME_S, Coming, _left_s
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal import spec
+from shoal.api import workloads
+from shoal.api.growing import COME_S, Coming, Growing, _left_s
+from shoal.api.machines import Machines
+from shoal.api.reading import open_run
+from shoal.api.running import new_session
+from shoal.cluster.asking import ThisMachine
+from shoal.cluster.here import Here
+from shoal.cluster.hosted import HostedProvider
+from shoal.cluster.local import LocalDoor
+from shoal.errors import ClusterError
+from shoal.model import Need, Node
 from shoal.shape.base import Progress
 
 
@@ -32,3 +51,61 @@ def test_what_was_found_so_far_counts_while_more_is_being_found() -> None:
     progress = Progress(10.0, {}, 4, [], 4, 1.0, None, 3.0, least_s=600.0)
     assert _left_s(progress) == 600.0
     assert _left_s(progress._replace(remaining_s=50.0)) == 50.0
+
+
+class NobodyAnswers(ThisMachine):
+    def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
+        raise ClusterError(f"{host} does not answer.")
+
+
+class Hosts(HostedProvider):
+    def door(self) -> LocalDoor:
+        return LocalDoor()
+
+
+class Lab(Machines):
+    """This machine, beside a host that can be started and never comes up."""
+
+    def growing(self, need: Need, alive: Callable[[], Sequence[Node]]) -> Growing:
+        assert self.cluster is not None
+        assert self.file is not None
+        provider = Hosts(self.cluster, self.file, NobodyAnswers())
+        return Growing(provider, need, alive, self._tell)
+
+
+def test_nodes_that_are_asked_for_are_recorded_while_the_items_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".shoal").mkdir()
+    (tmp_path / "trial.py").write_text(
+        "import os, time\ndef main(n):\n    while not os.path.exists('go'):\n        time.sleep(0.01)\n"
+    )
+    (tmp_path / "sweep.yaml").write_text(
+        "kind: sweep\ntrials: {grid: {n: [1]}, repeat: 400}\nrun: {function: 'trial:main'}\n"
+    )
+    file = tmp_path / "lab.yaml"
+    file.write_text(
+        "kind: cluster\nname: lab\nprovider: ssh\nnodes: [{host: gone, cpu: 1, memory: 1GiB}]\n"
+        "scale: {min: 1, max: 2}\n"
+    )
+    nodes = [Node("here", 2, 4 << 30)]
+    machines = Lab(nodes, "machine", spec.load(file, kind="cluster"), str(file))
+    session = new_session(workloads.from_file("sweep.yaml"), machines, Here())
+    seen: list[tuple[str, str]] = []
+
+    def watch() -> None:
+        until = time.monotonic() + 20
+        while len(seen) < 2 and time.monotonic() < until:
+            time.sleep(0.02)
+            with open_run("last") as store:
+                seen[:] = [(event.subject, event.what) for event in store.events()]
+        (tmp_path / "go").touch()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    assert session.drive().state == "succeeded"
+    watcher.join()
+    assert seen == [("node gone", "requested"), ("node gone", "failed")]
+    with open_run("last") as store:
+        assert "gone does not answer" in store.events()[1].why
