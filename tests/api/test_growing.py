@@ -21,7 +21,7 @@ from shoal.cluster.here import Here
 from shoal.cluster.hosted import HostedProvider
 from shoal.cluster.local import LocalDoor
 from shoal.errors import ClusterError
-from shoal.model import Need, Node
+from shoal.model import Asks, Node
 from shoal.shape.base import Progress
 
 
@@ -66,11 +66,11 @@ class Hosts(HostedProvider):
 class Lab(Machines):
     """This machine, beside a host that can be started and never comes up."""
 
-    def growing(self, need: Need, alive: Callable[[], Sequence[Node]]) -> Growing:
+    def growing(self, asks: Asks, alive: Callable[[], Sequence[Node]]) -> Growing:
         assert self.cluster is not None
         assert self.file is not None
         provider = Hosts(self.cluster, self.file, NobodyAnswers())
-        return Growing(provider, need, alive, self._tell)
+        return Growing(provider, asks, alive, self._tell)
 
 
 def test_nodes_that_are_asked_for_are_recorded_while_the_items_run(
