@@ -36,7 +36,7 @@ class TestLocalEngine(EngineContract):
     def leftovers(self, engine: Engine) -> list[str]:
         processes = [process.name() for process in psutil.Process().children(recursive=True)]
         with open(os.environ["SHOAL_LEASES"]) as file:
-            leases = [f"lease {name}" for name, entry in json.load(file).items() if entry["places"]]
+            leases = [f"lease {name}" for name, entry in json.load(file).items() if entry["holds"]]
         return processes + leases
 
 

@@ -10,22 +10,26 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any
 
-from shoal.engine import leasing
-from shoal.engine.leasing import Claim
+from shoal.engine import arbitration
+from shoal.engine.claims import Ask, Claim, Hold, Table
+from shoal.engine.reservations import Settled
 from shoal.errors import AccessDenied, EngineError
 from shoal.files import ensure_ours, own_folder
 from shoal.files.machine import process_start
 from shoal.model import Need, Node, Place
 
 TABLE_VARIABLE = "SHOAL_LEASES"
-PATIENCE_S = 5.0
+LOCKED_S = 5.0
 """How long the table may be locked by somebody else before that driver counts as suspended."""
 PAUSE_S = 0.001
-FIELDS = {"pid", "start", "scope", "want_more", "places"}
+PATIENCE_S = 3.0
+"""A run that holds nothing waits this long for others to give back; then it starts one worker all the same."""
+FIELDS = {"pid", "start", "scope", "weight", "holds", "asks"}
 
 
 def table_path() -> str:
@@ -39,16 +43,15 @@ def table_path() -> str:
 class Leases:
     """One driver's part in the table, for one set of nodes (`scope`). Not thread-safe; the engine's loop owns it."""
 
-    def __init__(self, nodes: Sequence[Node], scope: str, path: str) -> None:
+    def __init__(self, nodes: Sequence[Node], scope: str, path: str, weight: float = 1.0) -> None:
         self._nodes = list(nodes)
         self._scope = scope
         self._path = path
-        self._held: dict[int, Place] = {}
-        self._want_more = 0.0
+        self._claim = Claim(weight)
         self._name = f"{os.getpid()}-{id(self):x}"
         self._start = process_start(os.getpid())
         self._seen: tuple[int, int] | None = None
-        self._next_place = 0
+        self._numbers = count(1)
         _make_folder(os.path.dirname(path))
 
     def changed(self) -> bool:
@@ -59,50 +62,35 @@ class Leases:
             return True
         return (status.st_mtime_ns, status.st_size) != self._seen
 
-    def take(self, needs: Sequence[Need], want_more: float, waited_s: float) -> tuple[Place, ...] | None:
-        """Places for all the needs, if there is room and nobody else is owed it. None otherwise.
-
-        `want_more` is the CPU this driver waits for in all, these needs included.
-        """
+    def settle(self, asks: Sequence[Ask], used: Collection[int], now: float) -> Settled:
         with self._table() as drivers:
-            self._want_more = want_more
-            found = leasing.find(self._nodes, needs, self._mine(), self._others(drivers), waited_s)
-            if found is None:
-                return None
-            places = tuple(self._place(need, *where) for need, where in zip(needs, found, strict=True))
-            self._held.update((place.id, place) for place in places)
-            self._want_more = want_more - sum(need.cpu for need in needs)
-            return places
+            holds = [hold._replace(used=number in used) for number, hold in self._claim.holds.items()]
+            self._claim = Claim(self._claim.weight, holds, asks)
+            table = Table(
+                self._nodes, {**self._others(drivers), self._name: self._claim}, patience_s=PATIENCE_S
+            )
+            mine = [(self._name, ask) for ask in asks]
+            granted = {
+                ask.id: places for _, ask, places in arbitration.grants(table, mine, self._numbers, now)
+            }
+            arbitration.recalls(table)
+            return Settled(granted, list(self._claim.leaving))
 
     def give(self, place: Place) -> None:
         """Give back one place; one that was given back already is ignored."""
-        if self._held.pop(place.id, None) is not None:
+        if self._claim.drop(place.id) is not None:
             with self._table():
                 pass
 
-    def surplus(self, want_more: float) -> float:
-        """How much CPU others are owed of what this driver holds."""
-        with self._table() as drivers:
-            self._want_more = want_more
-            return leasing.surplus(self._nodes, self._mine(), self._others(drivers))
-
     def close(self) -> None:
-        self._held.clear()
-        self._want_more = 0.0
+        self._claim = Claim()
         with suppress(EngineError), self._table() as drivers:
             drivers.pop(self._name, None)
             self._name = ""
 
-    def _place(self, need: Need, host: str, devices: tuple[str, ...]) -> Place:
-        self._next_place += 1
-        return Place(self._next_place, host, need, devices)
-
-    def _mine(self) -> Claim:
-        return Claim(tuple(self._held.values()), self._want_more)
-
     def _others(self, drivers: dict[str, dict[str, Any]]) -> dict[str, Claim]:
         return {
-            name: Claim(_places(entry), entry["want_more"])
+            name: Claim(entry["weight"], map(_hold, entry["holds"]), map(_ask, entry["asks"]))
             for name, entry in drivers.items()
             if name != self._name and entry["scope"] == self._scope
         }
@@ -128,7 +116,7 @@ class Leases:
     def _locked(self) -> int:
         """The table, locked. One that a driver keeps locked who was suspended in the middle of this is made anew: it is
         held for microseconds otherwise, and the others write themselves into the new one when they see it."""
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + LOCKED_S
         while True:
             descriptor = self._open()
             try:
@@ -137,7 +125,7 @@ class Leases:
                     return descriptor
             except BlockingIOError:
                 if time.monotonic() >= until:
-                    until = time.monotonic() + PATIENCE_S
+                    until = time.monotonic() + LOCKED_S
                     with suppress(OSError):
                         os.unlink(self._path)
                 time.sleep(PAUSE_S)
@@ -158,16 +146,25 @@ class Leases:
             raise _cannot_keep(folder, error) from error
 
     def _entry(self) -> dict[str, Any]:
+        asks = [*self._claim.asks.values(), *self._claim.line.values()]
         return {
             "pid": os.getpid(),
             "start": self._start,
             "scope": self._scope,
-            "want_more": self._want_more,
-            "places": [
-                [place.id, place.host, place.need.cpu, place.need.gpu, place.need.memory_bytes, place.devices]
-                for place in self._held.values()
-            ],
+            "weight": self._claim.weight,
+            "holds": list(self._claim.holds.values()),
+            "asks": asks,
         }
+
+
+def _hold(entry: list[Any]) -> Hold:
+    (number, host, need, devices), *rest = entry
+    return Hold(Place(number, host, Need(*need), tuple(devices)), *rest)
+
+
+def _ask(entry: list[Any]) -> Ask:
+    number, needs, *rest = entry
+    return Ask(number, tuple(Need(*need) for need in needs), *rest)
 
 
 def _make_folder(folder: str) -> None:
@@ -215,10 +212,3 @@ def _alive(drivers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         and entry.keys() >= FIELDS
         and process_start(entry["pid"]) == entry["start"]
     }
-
-
-def _places(entry: dict[str, Any]) -> tuple[Place, ...]:
-    return tuple(
-        Place(number, host, Need(cpu, gpu, memory), tuple(devices))
-        for number, host, cpu, gpu, memory, devices in entry["places"]
-    )
