@@ -138,3 +138,50 @@ def test_the_place_that_is_asked_for_is_on_a_node_where_it_helps() -> None:
     shared.ask("b", Need(node="a"))
     _, [(name, hold)] = shared.settle()
     assert (name, hold.place) == ("a", Place(3, "a", Need(), ()))
+
+
+def test_patience_takes_nothing_of_what_is_held_firmly_or_kept() -> None:
+    shared = Shared()
+    shared.ask("a", *[Need()] * 3, together=True)
+    shared.settle()
+    shared.fill("b", 1)
+    one = shared.ask("c")
+    shared.now += 3.0
+    granted, _ = shared.settle()
+    assert granted == [one], "it shares the processor of the pool"
+    shared = Shared()
+    shared.ask("a", *[Need()] * 4, together=True)
+    shared.settle()
+    shared.ask("c")
+    shared.now += 3.0
+    assert shared.settle() == ([], [])
+
+
+def test_nobody_leaves_for_the_first_in_line_while_what_is_held_firmly_is_in_its_way() -> None:
+    shared = Shared()
+    shared.ask("a", *[Need()] * 3, together=True)
+    shared.settle()
+    shared.fill("b", 1)
+    shared.ask("c", *[Need()] * 4, together=True)
+    assert shared.settle() == ([], [])
+    for hold in holds_of(shared, "a"):
+        shared.table.drop("a", hold.place.id)
+    assert shared.give_back() == ["b"]
+
+
+def test_workers_leave_for_the_first_in_line_where_the_fewest_runs_lose_their_last() -> None:
+    shared = Shared(Node("a", 2, 1 << 34), Node("b", 2, 1 << 34))
+    shared.fill("a", 1, Need(node="a"))
+    shared.fill("b", 1, Need(node="a"))
+    shared.fill("b", 2, Need(node="b"))
+    shared.ask("c", Need(), Need(), together=True)
+    _, asked = shared.settle()
+    assert [(name, hold.place.host) for name, hold in asked] == [("b", "b"), ("b", "b")]
+
+
+def test_one_in_line_that_no_nodes_could_hold_holds_up_nobody() -> None:
+    shared = Shared()
+    shared.ask("a", *[Need()] * 5, together=True)
+    behind = shared.ask("b", *[Need()] * 4, together=True)
+    granted, _ = shared.settle()
+    assert granted == [behind]

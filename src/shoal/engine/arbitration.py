@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from shoal.engine.claims import Ask, Claim, Hold, Table
+from shoal.engine.claims import Ask, Hold, Table
 from shoal.engine.fitting import Found, Rooms
 from shoal.engine.shares import SLACK, Amount, amount
 from shoal.model import Need, Place
@@ -34,13 +34,13 @@ def grants(
     table: Table, asks: Iterable[tuple[str, Ask]], numbers: Iterator[int], now: float
 ) -> Iterator[tuple[str, Ask, tuple[Place, ...]]]:
     """Those of the asks that get their places now, one after the other; the table has them then."""
-    refused: dict[str, tuple[Need, ...]] = {}
+    refused: dict[str, Ask] = {}
     for me, ask in asks:
-        if not ask.together and refused.get(me) == ask.needs:
-            continue
+        if me in refused and refused[me]._replace(id=ask.id, since=ask.since) == ask:
+            continue  # Behind its like, it waits as well.
         found = find(table, me, ask, now)
         if found is None:
-            refused[me] = () if ask.together else ask.needs
+            refused[me] = ask
             continue
         until = None if ask.lasts_s is None else now + ask.lasts_s
         places = tuple(
@@ -60,7 +60,7 @@ def find(table: Table, me: str, ask: Ask, now: float) -> Found | None:
         its_turn = first is not None and (first.driver, first.ask.id) == (me, ask.id)
         return table.left.fit(ask.needs, packed=True) if its_turn else None
     claim = table.claims[me]
-    found = table.left.fit(ask.needs, beside=_kept(first, claim, ask, now))
+    found = table.left.fit(ask.needs, beside=_kept(first, ask, now))
     if found is not None and _is_fair(table, me, ask, found):
         return found
     if not claim.holds and len(ask.needs) == 1 and now - ask.since >= table.patience_s:
@@ -82,7 +82,7 @@ def recalls(table: Table) -> list[tuple[str, Hold]]:
             table.rooms.give(hold.place)
         for place in first.places if first is not None else ():
             table.rooms.take(place)
-        for _, name, ask in sorted(due, key=lambda entry: (entry[0], entry[1], entry[2].id)):
+        for _, name, ask in sorted(due, key=lambda entry: (entry[0], entry[2].id, entry[1])):
             made = _make_room(table.rooms, ask.needs, ()) or _make_room(
                 table.rooms, ask.needs, _owed(table, name, shares)
             )
@@ -123,12 +123,12 @@ def _earliest(ends: Sequence[float | None]) -> float | None:
     return min(known) if known and len(known) == len(ends) else None
 
 
-def _kept(first: First | None, claim: Claim, ask: Ask, now: float) -> Rooms | None:
+def _kept(first: First | None, ask: Ask, now: float) -> Rooms | None:
     """What an ask has to fit into because of the first in line; None where it need not care.
 
-    A run that holds nothing and asked before is ahead of it. What ends before anything can come free for it, it lends.
+    To what ends before anything else can come free for it, the first in line lends what is kept.
     """
-    if first is None or (not claim.holds and ask.since < first.ask.since):
+    if first is None:
         return None
     if ask.lasts_s is not None and first.frees_at is not None and now + ask.lasts_s <= first.frees_at:
         return None

@@ -145,7 +145,7 @@ class Table:
     def line(self) -> list[tuple[float, str, Ask]]:
         """The reservations that stand together, first come first."""
         found = [(ask.since, name, ask) for name, claim in self.claims.items() for ask in claim.line.values()]
-        return sorted(found, key=lambda entry: (entry[0], entry[1], entry[2].id))
+        return sorted(found, key=lambda entry: (entry[0], entry[2].id, entry[1]))
 
     def leaving(self) -> Iterator[Hold]:
         return (hold for claim in self.claims.values() for hold in claim.leaving.values())

@@ -21,7 +21,7 @@ class Arbiter:
     def __init__(self, clock: Clock, nodes: Callable[[], Sequence[Node]]) -> None:
         self._clock = clock
         self._nodes = nodes
-        self._table = Table(nodes())
+        self.table = Table(nodes())
         self._drivers: dict[str, Driver] = {}
         self._numbers = count(1)
         self._reservations = count(1)
@@ -36,7 +36,7 @@ class Arbiter:
 
     def enter(self, driver: Driver, weight: float) -> None:
         self._drivers[driver.key] = driver
-        self._table.claims[driver.key] = Claim(weight)
+        self.table.claims[driver.key] = Claim(weight)
 
     def request(
         self,
@@ -49,7 +49,7 @@ class Arbiter:
         self.capacities.ensure_possible(needs, self._nodes(), together)
         ask = Ask(next(self._reservations), needs, self._clock.now, together, lasts_s)
         self.pending[ask.id] = driver, ask
-        self._table.ask(driver.key, ask)
+        self.table.ask(driver.key, ask)
         places = self._grant([(driver, ask)]).get(ask.id, ())
         if not places:
             if deadline_s is not None:
@@ -67,8 +67,8 @@ class Arbiter:
         if self.owners.get(place.id) is not driver or place.id in self.workers:
             return False
         self.workers[place.id] = worker
-        hold = self._table.claims[driver.key].holds[place.id]
-        self._table.hold(driver.key, hold._replace(used=True))
+        hold = self.table.claims[driver.key].holds[place.id]
+        self.table.hold(driver.key, hold._replace(used=True))
         if self.pending:
             self._recall()
         return True
@@ -82,19 +82,19 @@ class Arbiter:
         """A driver is gone, with what it waited for and its empty places; with `occupied`, all its places."""
         for ask in [ask for ask, (owner, _) in self.pending.items() if owner is driver]:
             self._withdraw(ask)
-        holds = list(self._table.claims[driver.key].holds.values())
+        holds = list(self.table.claims[driver.key].holds.values())
         if not holds:
             self._forget(driver)
         for hold in holds:
             if occupied or not hold.used:
                 self._drop(hold.place.id)
             else:  # Nobody is there who could be asked for it.
-                self._table.hold(driver.key, hold._replace(used=False))
+                self.table.hold(driver.key, hold._replace(used=False))
         self.settle()
 
     def drop_node(self, host: str) -> None:
         """A node is gone, with its places; what can no longer be had is refused."""
-        holds = [hold for claim in self._table.claims.values() for hold in claim.holds.values()]
+        holds = [hold for claim in self.table.claims.values() for hold in claim.holds.values()]
         for hold in holds:
             if hold.place.host == host:
                 self._drop(hold.place.id)
@@ -102,7 +102,7 @@ class Arbiter:
         self.nodes_changed()
 
     def nodes_changed(self) -> None:
-        self._table = Table(self._nodes(), self._table.claims)
+        self.table = Table(self._nodes(), self.table.claims)
         for number, (_, ask) in list(self.pending.items()):
             try:
                 self.capacities.ensure_possible(ask.needs, self._nodes(), ask.together)
@@ -122,30 +122,30 @@ class Arbiter:
     def _grant(self, asks: Sequence[tuple[Driver, Ask]]) -> dict[int, tuple[Place, ...]]:
         asked = [(driver.key, ask) for driver, ask in asks]
         granted = {}
-        for key, ask, places in arbitration.grants(self._table, asked, self._numbers, self._clock.now):
+        for key, ask, places in arbitration.grants(self.table, asked, self._numbers, self._clock.now):
             del self.pending[ask.id]
             self.owners.update((place.id, self._drivers[key]) for place in places)
             granted[ask.id] = places
         return granted
 
     def _recall(self) -> None:
-        for key, hold in arbitration.recalls(self._table):
+        for key, hold in arbitration.recalls(self.table):
             worker = self.workers[hold.place.id]
             self._drivers[key].receive(LeaseRecalled(worker, self._clock.now))
 
     def _drop(self, place: int) -> None:
         driver = self.owners.pop(place)
         self.workers.pop(place, None)
-        self._table.drop(driver.key, place)
+        self.table.drop(driver.key, place)
         self._forget(driver)
 
     def _forget(self, driver: Driver) -> None:
-        if not driver.present and not self._table.claims[driver.key].holds:
-            del self._table.claims[driver.key]
+        if not driver.present and not self.table.claims[driver.key].holds:
+            del self.table.claims[driver.key]
 
     def _withdraw(self, ask: int) -> Driver:
         driver, _ = self.pending.pop(ask)
-        self._table.withdraw(driver.key, ask)
+        self.table.withdraw(driver.key, ask)
         return driver
 
     def _expire(self, ask: int) -> None:
