@@ -16,6 +16,8 @@ from shoal.engine import shares
 from shoal.engine.claims import Ask
 from shoal.engine.local import leases
 from shoal.engine.local.leases import PATIENCE_S, Leases
+from shoal.errors import CannotPlace
+from shoal.files.machine import process_start
 from shoal.model import Need, Node, Place
 
 NODES = [Node("here", 2, 1 << 34, gpu=2)]
@@ -101,7 +103,7 @@ def test_what_a_dead_driver_held_is_free_again(table: str) -> None:
         "os.kill(os.getpid(), 9)\n"
     )
     subprocess.run([sys.executable, "-c", program, table])
-    assert len(json.loads(Path(table).read_text())) == 1
+    assert len(json.loads(Path(leases.numbered(table)).read_text())) == 1
     assert take(Leases(NODES, "machine", table), 2)
 
 
@@ -109,7 +111,7 @@ def test_what_a_dead_driver_held_is_free_again(table: str) -> None:
 def test_a_damaged_table_heals(table: str, damage: bytes) -> None:
     first, second = Leases(NODES, "machine", table), Leases(NODES, "machine", table)
     assert take(first)
-    Path(table).write_bytes(damage)
+    Path(leases.numbered(table)).write_bytes(damage)
     assert owed(first) == 0
     assert take(second)
     assert not take(second), "the first driver's entry is back in the table"
@@ -117,7 +119,7 @@ def test_a_damaged_table_heals(table: str, damage: bytes) -> None:
 
 def test_the_table_is_for_its_owner_only(table: str) -> None:
     assert take(Leases(NODES, "machine", table))
-    assert os.stat(table).st_mode & 0o077 == 0
+    assert os.stat(leases.numbered(table)).st_mode & 0o077 == 0
     assert os.stat(os.path.dirname(table)).st_mode & 0o077 == 0
 
 
@@ -134,3 +136,17 @@ def test_a_driver_that_is_suspended_with_the_table_locked_holds_up_nobody(
     )
     driver.close()
     assert take(sleeper)
+
+
+@pytest.mark.parametrize("protocol", [None, 99])
+def test_a_driver_of_another_protocol_that_is_at_work_here_is_said(table: str, protocol: int | None) -> None:
+    Leases(NODES, "machine", table)
+    other = Path(table if protocol is None else leases.numbered(table, protocol))
+    entry = {"pid": os.getpid(), "start": process_start(os.getpid()), "scope": "machine"}
+    other.write_text(json.dumps({"x": entry}))
+    with pytest.raises(CannotPlace, match=f"Another version of Shoal.*process {os.getpid()}") as error:
+        Leases(NODES, "machine", table)
+    assert error.value.exit_code == 2
+    Leases(NODES, "another machine", table)
+    other.write_text(json.dumps({"x": {**entry, "start": "long ago"}}))
+    Leases(NODES, "machine", table)

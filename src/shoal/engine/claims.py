@@ -11,10 +11,19 @@ from typing import NamedTuple
 
 from shoal.engine.fitting import Rooms
 from shoal.engine.shares import Amount, amount, fair_shares
+from shoal.errors import CannotPlace
 from shoal.model import Need, Node, Place
 
 PROTOCOL = 2
-"""Drivers that keep another one do not understand each other's claims."""
+"""Part of the name of every table: a driver that keeps another protocol does not understand these claims."""
+
+
+def other_protocol(where: str, who: str) -> CannotPlace:
+    """The error for nodes that are in use under another protocol."""
+    return CannotPlace(
+        f"Another version of Shoal is at work on {where} ({who}), and the two cannot agree on who gets what.",
+        hint="Wait until its runs have ended, or use that version.",
+    )
 
 
 class Ask(NamedTuple):

@@ -12,11 +12,12 @@ import os
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from glob import escape, glob
 from itertools import count
 from typing import Any
 
 from shoal.engine import arbitration
-from shoal.engine.claims import Ask, Claim, Hold, Table
+from shoal.engine.claims import PROTOCOL, Ask, Claim, Hold, Table, other_protocol
 from shoal.engine.reservations import Settled
 from shoal.errors import AccessDenied, EngineError
 from shoal.files import ensure_ours, own_folder
@@ -33,11 +34,17 @@ FIELDS = {"pid", "start", "scope", "weight", "holds", "asks"}
 
 
 def table_path() -> str:
-    """Where the table is: SHOAL_LEASES, or a folder of this user's own in the system's place for such things."""
+    """Where the table is, but for the number of its protocol: SHOAL_LEASES, or a folder of this user's own in the
+    system's place for such things."""
     if path := os.environ.get(TABLE_VARIABLE):
         return os.path.abspath(path)
     base = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("TMPDIR") or "/tmp"
     return os.path.join(own_folder(base), "leases.json")
+
+
+def numbered(path: str, protocol: object = PROTOCOL) -> str:
+    root, extension = os.path.splitext(path)
+    return f"{root}-{protocol}{extension}"
 
 
 class Leases:
@@ -46,13 +53,22 @@ class Leases:
     def __init__(self, nodes: Sequence[Node], scope: str, path: str, weight: float = 1.0) -> None:
         self._nodes = list(nodes)
         self._scope = scope
-        self._path = path
+        self._path = numbered(path)
         self._claim = Claim(weight)
         self._name = f"{os.getpid()}-{id(self):x}"
         self._start = process_start(os.getpid())
         self._seen: tuple[int, int] | None = None
         self._numbers = count(1)
         _make_folder(os.path.dirname(path))
+        self._look_for_others(path)
+
+    def _look_for_others(self, path: str) -> None:
+        """Raise `CannotPlace` where a driver that keeps another protocol is at work on these nodes."""
+        for other in {path, *glob(numbered(escape(path), "*"))} - {self._path}:
+            with suppress(OSError), open(other, "rb") as file:
+                for entry in _parse(file.read()).values():
+                    if _is_alive(entry) and entry["scope"] == self._scope:
+                        raise other_protocol("this machine", f"process {entry['pid']}")
 
     def changed(self) -> bool:
         """Whether somebody wrote the table since this driver looked."""
@@ -205,10 +221,13 @@ def _parse(text: bytes) -> dict[str, dict[str, Any]]:
 
 
 def _alive(drivers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {
-        name: entry
-        for name, entry in drivers.items()
-        if isinstance(entry, dict)
-        and entry.keys() >= FIELDS
+    return {name: entry for name, entry in drivers.items() if _is_alive(entry) and entry.keys() >= FIELDS}
+
+
+def _is_alive(entry: object) -> bool:
+    """Whether this is the entry of a driver that lives, whatever its protocol."""
+    return (
+        isinstance(entry, dict)
+        and entry.keys() >= {"pid", "start", "scope"}
         and process_start(entry["pid"]) == entry["start"]
-    }
+    )

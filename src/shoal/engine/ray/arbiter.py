@@ -8,10 +8,10 @@ from itertools import count
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayError
 
 from shoal.engine import arbitration
-from shoal.engine.claims import Ask, Claim, Hold, Table
+from shoal.engine.claims import PROTOCOL, Ask, Claim, Hold, Table, other_protocol
 from shoal.engine.fitting import Rooms
 from shoal.engine.ray import nodes as ray_nodes
 from shoal.engine.ray.foreign import Lasting, left_for_us
@@ -21,12 +21,15 @@ from shoal.engine.ray.nodes import Free
 from shoal.engine.reservations import Settled
 from shoal.model import Node, Place
 
-NAME = "shoal-arbiter"
+ANY_NAME = "shoal-arbiter"
+NAME = f"{ANY_NAME}-{PROTOCOL}"
 NAMESPACE = "shoal"
 SILENT_S = 15.0
 """A driver that was not heard of for so long is gone, and holds nothing any more."""
 ASK_S = 1.0
 """How often a driver that waits for nothing asks whether others are owed something."""
+OTHERS_S = 5.0
+"""How long an arbiter of another protocol may take to say whether it is in use."""
 SETTLE_S = 0.3
 """How long Ray may take to show what was given back."""
 RETRY_S = 1.0
@@ -125,6 +128,7 @@ class RayLeases:
         self._gave_at = -SETTLE_S
         self._not_before = 0.0
         self._wait_s = RETRY_S
+        link.call(_look_for_others)
         self._arbiter = link.call(find_or_make)
 
     def changed(self) -> bool:
@@ -220,3 +224,17 @@ def find_or_make() -> Any:
     """On the head, which is there as long as the cluster is."""
     options = {"name": NAME, "namespace": NAMESPACE, "get_if_exists": True, "lifetime": "detached"}
     return ray.remote(Arbiter).options(num_cpus=0, resources={ray_nodes.HEAD: 0.001}, **options).remote()
+
+
+def _look_for_others() -> None:
+    """Raise `CannotPlace` where drivers that keep another protocol hold something on this cluster."""
+    for actor in ray.util.list_named_actors(all_namespaces=True):
+        name = actor["name"]
+        if actor["namespace"] != NAMESPACE or not name.startswith(ANY_NAME) or name == NAME:
+            continue
+        try:
+            busy = ray.get(ray.get_actor(name, NAMESPACE).busy.remote(), timeout=OTHERS_S)
+        except (RayError, ValueError):
+            continue  # It is gone, or does not answer.
+        if busy:
+            raise other_protocol("this cluster", f"the actor {name} counts {', '.join(busy)} as busy")
