@@ -29,6 +29,8 @@ FORGIVEN = 2
 """How often the process that starts workers may die before its death counts against workers that ran nothing."""
 LOOK_S = 1.0
 """How often, at least, it is looked whether that process still answers."""
+ADDRESS = "127.0.0.1"
+"""Where workers find each other: all are on this machine."""
 BURST = 64
 PAUSE_S = 0.0015
 """After a burst of events, let more arrive instead of being woken for each one."""
@@ -141,6 +143,7 @@ class LocalEngine(Talking):
             "cpu": place.need.cpu,
             "memory_bytes": place.need.memory_bytes,
             "devices": place.devices,
+            "address": ADDRESS,
         }
         with theirs, contextlib.suppress(OSError):
             # A zygote that has just died is noticed by `wait`, which then reports this worker as lost.

@@ -116,6 +116,7 @@ class WorkerActor:
         here: dict[str, Any] = {"log": self._log, "root": self._root, "clock_offset": self._clock_offset}
         # Which GPUs are this worker's, only Ray knows: other programs on the node have theirs from it, too.
         here["devices"] = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
+        here["address"] = ray.util.get_node_ip_address()
         with theirs:
             self._zygote.spawn(self._worker, request["factory"]["target"], theirs)
         self._connection.send({**request, **here})

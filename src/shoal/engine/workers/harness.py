@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from shoal.engine.workers import messages, reporting
+from shoal.engine.workers.facts import Facts
 from shoal.engine.workers.folders import ItemFolder
 from shoal.engine.workers.forked import ForkedReports
 from shoal.engine.workers.runner import Broken, Cancelled, Failed, NoRoom, Runner, Upcoming, Work
@@ -88,8 +89,9 @@ class Harness:
 
     # The main thread.
 
-    def loop(self, runner: Runner) -> None:
-        """Run items until told to end. An item's end travels together with the start of the next."""
+    def loop(self, runner: Runner, facts: Facts) -> None:
+        """Run items until told to end. An item's end travels together with the start of the next, and behind facts
+        that it has changed."""
         told: list[bytes] = []
         while True:
             entry = self._next(block=False)
@@ -102,6 +104,8 @@ class Harness:
                 if entry is None:
                     break
             told = [self._attempt(runner, entry, told)]
+            if (news := facts.news()) is not None:
+                told.insert(0, messages.encode(messages.facts(self._now(), news)))
         self._items.close()
         self._checkpoints.close()
 

@@ -13,6 +13,7 @@ from typing import Any
 from shoal.model import (
     DEPTH,
     Event,
+    FactsChanged,
     Item,
     ItemEnded,
     ItemProgressed,
@@ -45,8 +46,12 @@ def entry(item: Item) -> Entry:
     return (item.seq, item.attempt, item.used + 1, item.id, item.params, item.texts, item.checkpoint)
 
 
-def ready(at: float, startup_s: float) -> Message:
-    return ["ready", at, startup_s]
+def ready(at: float, startup_s: float, facts: Mapping[str, Any]) -> Message:
+    return ["ready", at, startup_s, dict(facts)]
+
+
+def facts(at: float, facts: Mapping[str, Any]) -> Message:
+    return ["facts", at, dict(facts)]
 
 
 def failed_start(why: str) -> Message:
@@ -245,9 +250,10 @@ def _is_pairs(value: Any) -> bool:
 
 
 _SIMPLE = (float, str, bool, type(None))
-_METRICS = {"progressed": 4, "ended": 5}
+_METRICS = {"progressed": 4, "ended": 5, "ready": 3, "facts": 2}
 _FIELDS: Mapping[str, Sequence[Callable[[Any], bool]]] = {
-    "ready": (_is_moment, _is_moment),
+    "ready": (_is_moment, _is_moment, lambda facts: type(facts) is dict),
+    "facts": (_is_moment, lambda facts: type(facts) is dict),
     "failed": (_is_text,),
     "leaving": (_is_text,),
     "broken": (_is_text,),
@@ -291,5 +297,7 @@ def event(message: Message, worker: int, log_file: str, now: float) -> Event | N
     if kind == "returned":
         return ItemsReturned(worker, tuple((seq, attempt) for seq, attempt in message[1]), now)
     if kind == "ready":
-        return WorkerReady(worker, message[1], message[2])
+        return WorkerReady(worker, message[1], message[2], message[3])
+    if kind == "facts":
+        return FactsChanged(worker, message[1], message[2])
     return None

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from shoal.engine.workers import linux, messages
+from shoal.engine.workers.facts import Facts
 from shoal.engine.workers.harness import ERROR_LENGTH, Harness
 from shoal.engine.workers.reporting import REPORT_VARIABLE
 from shoal.engine.workers.runner import Runner
@@ -74,8 +75,9 @@ def _serve(lines: BinaryIO, send: Any) -> None:
     harness = Harness(send, request["root"], reports_of(request["log"]), log_fd, now)
     runner = make_runner(request["factory"], request.pop("blob", None))
     threading.Thread(target=_listen, args=(lines, harness), daemon=True).start()
-    send([messages.encode(messages.ready(now(), now() - began))])
-    harness.loop(runner)
+    facts = Facts(runner, request["address"], request["devices"])
+    send([messages.encode(messages.ready(now(), now() - began, facts.news() or {}))])
+    harness.loop(runner, facts)
 
 
 def reports_of(log: str) -> str:
