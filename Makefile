@@ -48,6 +48,7 @@ soak: $(READY_TO_TEST)
 
 bench: $(READY_TO_TEST)
 	$(BIN)/python bench/sweep.py
+	$(BIN)/python bench/nodes.py
 	@if $(BIN)/python -c 'import ray' 2> /dev/null; then $(BIN)/python bench/ray.py; \
 	    else echo "Left out: bench/ray.py. It needs: $(BIN)/pip install --editable '.[bench]'"; fi
 

@@ -11,7 +11,7 @@ from shoal.api import workloads
 from shoal.api.machines import machines
 from shoal.api.running import new_session
 from shoal.cluster.here import Here
-from shoal.shape.pool import Ended, Progress
+from shoal.shape.base import Ended, Progress
 
 
 class Observer:

@@ -18,7 +18,7 @@ from shoal.api.running import new_session
 from shoal.cluster.here import Here
 from shoal.engine.base import Engine
 from shoal.model import Event, Item, WorkerReady
-from shoal.shape.pool import Ended, Progress
+from shoal.shape.base import Ended, Progress
 
 WARM_TASKS = 200
 

@@ -84,6 +84,7 @@ def large_table(bench: Workbench, sizes: Sizes) -> Iterator[Figure]:
         _mark(workload) - began,
         " s",
         at_most=15.0,
+        how="measured once",
     )
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from shoal.api.handle import Run
     from shoal.api.running import check, plan, run, start, stop
+    from shoal.api.running import open_run as open  # noqa: A004 - as `shoal.open`, which is what people type
     from shoal.api.running import resume_run as resume
     from shoal.api.summary import Summary
     from shoal.engine.workers.reporting import report
@@ -44,6 +45,7 @@ __all__ = [
     "Summary",
     "__version__",
     "check",
+    "open",
     "plan",
     "report",
     "resume",
@@ -68,10 +70,11 @@ _HOMES = {
     **dict.fromkeys(("check", "plan", "run", "start", "stop"), "shoal.api.running"),
     "Run": "shoal.api.handle",
     "Summary": "shoal.api.summary",
+    "open": "shoal.api.running",
     "report": "shoal.engine.workers.reporting",
     "resume": "shoal.api.running",
 }
-_NAMES_THERE = {"resume": "resume_run"}
+_NAMES_THERE = {"open": "open_run", "resume": "resume_run"}
 
 
 class _Shoal(type(sys)):  # type: ignore[misc]

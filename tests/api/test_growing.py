@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.api.growing import COME_S, Coming, _left_s
-from shoal.shape.pool import Progress
+from shoal.shape.base import Progress
 
 
 def test_a_host_is_waited_for_until_it_is_there() -> None:

@@ -56,3 +56,12 @@ def test_the_best_schedule_is_the_best_of_all(durations, monkeypatch):
         for nodes in every
     ]
     assert best_makespan(durations) == min(max(load) for load in loads)
+
+
+def test_what_an_item_costs_is_measured_for_each_number_of_nodes():
+    command = [sys.executable, str(BENCH / "nodes.py"), "--items=300", "--nodes=2,20", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)["figures"]
+    assert [figure["nodes"] for figure in figures] == [2, 20]
+    assert all(0 < figure["pool_us"] < figure["us"] for figure in figures)

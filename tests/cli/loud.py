@@ -12,13 +12,6 @@ class Loud:
     def __call__(self, batch):
         return [{"said": text.upper()} for text in batch]
 
-class Mortal:
-    # Dies of four of the twelve lines.
-    def __call__(self, batch):
-        if {"word1", "word4", "word7", "word10"} & set(batch):
-            os._exit(1)
-        return [{"said": text.upper()} for text in batch]
-
 class Patient:
     # Waits for somebody to say go.
     def __call__(self, batch):

@@ -10,8 +10,7 @@ import pytest
 from shoal.api.display import Silent, board, display_for_python, live, notebook, plain, words
 from shoal.api.display.board import Best, Board, Estimate, Inputs
 from shoal.model import Item, Outcome
-from shoal.shape.pool import Ended, Progress
-from shoal.shape.pool.values import Running
+from shoal.shape.base import Ended, Progress, Running
 
 
 def item(number, **params):

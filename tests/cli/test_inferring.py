@@ -128,19 +128,6 @@ def test_the_document_of_an_inference_has_what_the_page_says(shoal: Callable[...
     assert (document["best"], Path(document["results"]).name) == (None, "out")
 
 
-def test_failures_that_are_allowed_do_not_end_a_run(shoal: Callable[..., Any]) -> None:
-    mortal = ["--set", "model.function=loud:Mortal", "--set", "tune.item=1", "--set", "limits.retries=0"]
-    done = shoal("run", "loud.yaml", "--json", *mortal, "--set", "limits.failures=4")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    items = document["items"]
-    assert (document["state"], items["done"], items["failed"]) == ("succeeded", 8, 4)
-    rows = json.loads(shoal("results", "last", "--format", "json").stdout)
-    assert sorted(row["row"] for row in rows) == [0, 2, 3, 5, 6, 8, 9, 11]
-    failed = shoal("run", "loud.yaml", "--json", *mortal, "--set", "limits.failures=3")
-    assert (failed.returncode, json.loads(failed.stdout)["items"]["failed"]) == (1, 4)
-
-
 def test_an_inference_says_where_its_output_is_while_it_runs_and_after(
     shoal: Callable[..., Any], start: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -6,13 +6,7 @@ import json
 
 import pytest
 
-
-def test_ls_lists_runs_with_the_fields_of_the_contract(look, finished):
-    code, out, _ = look("ls", "--json")
-    assert code == 0
-    (run,) = json.loads(out)
-    assert (run["run"], run["kind"], run["state"]) == (finished.run, "sweep", "failed")
-    assert finished.run in look("ls")[1]
+from shoal.store import RunStore
 
 
 def test_ls_is_newest_first(shoal, sweep):
@@ -54,6 +48,30 @@ def test_show_names_failures_and_why_gives_reasons(look):
     assert "workers:" not in out
     assert "workers:" in look("show", "last", "--why")[1]
     assert json.loads(look("show", "last", "--why", "--json")[1])["plan"]["decisions"]
+
+
+def test_show_has_earlier_attempts_and_events(shoal, sweep, tmp_path):
+    path = sweep("again", ["fail"])
+    path.write_text(path.read_text() + "limits: {retries: 1}\n")
+    shoal("run", "again.yaml")
+    run = next((tmp_path / ".shoal" / "runs").iterdir()).name
+    with RunStore.open(str(tmp_path / ".shoal"), run, write=True) as store:
+        store.journal().noted(1.0, "node far", "requested", "it saves 25s")
+        store.journal().commit()
+    shown = json.loads(shoal("show", run, "--json", "--why").stdout)
+    [trial] = shown["items"]
+    [first] = trial["earlier_attempts"]
+    assert (trial["attempt"], first["attempt"], first["how"]) == (2, 1, "failed")
+    assert first["node"] == trial["node"]
+    assert first["started"] < trial["started"]
+    assert "no luck" in first["error"]
+    assert first["log"]["end"] > first["log"]["start"]
+    event = {"at": "1970-01-01T00:00:01.000Z", "why": "it saves 25s"}
+    assert shown["events"] == [event | {"subject": "node far", "what": "requested"}]
+    assert shown["scaling"] == [event | {"host": "far", "change": "requested"}]
+    assert f"(before: failed on {trial['node']})" in shoal("show", run).stdout
+    assert "events: 1, last node far requested" in shoal("show", run).stdout
+    assert shoal("logs", run, "t0001").stdout.count("no luck") == 1, "that of the last attempt"
 
 
 def test_results_as_csv_are_the_file(look, finished):
@@ -98,27 +116,6 @@ def test_results_as_a_table_have_every_column_when_piped(look):
         "started",
         "error",
     ]
-
-
-def test_logs_of_an_item_are_its_own_output(look):
-    assert look("logs", "last", "t0002") == (0, "hello from 2\nno luck\n", "")
-    everything = look("logs", "last")[1]
-    assert everything.count("hello from") == 3
-
-
-def test_get_copies_what_an_item_left(shoal, sweep, tmp_path):
-    sweep("files", ["ok"])
-    keep = "import os\nopen(os.path.join(os.environ['SHOAL_ITEM_DIR'], 'model.bin'), 'w').write('weights')\n"
-    trial = tmp_path / "trial.py"
-    trial.write_text(keep + trial.read_text())
-    assert shoal("run", "files.yaml").returncode == 0
-    got = shoal("get", "last", "t0001", "--to", "here")
-    assert got.returncode == 0, got.stderr
-    assert got.stdout == f"{tmp_path / 'here'}\n"
-    assert (tmp_path / "here" / "model.bin").read_text() == "weights"
-    again = shoal("get", "last", "t0001", "--to", "here")
-    assert (again.returncode, again.stdout) == (2, "")
-    assert "--to" in again.stderr
 
 
 def test_rm_removes_several_runs(shoal, sweep):

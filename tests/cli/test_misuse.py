@@ -105,13 +105,6 @@ def test_names_in_an_error_move_no_terminal(look, tmp_path):
     assert rest.startswith("Hint: "), "lines stay lines"
 
 
-def test_nothing_is_started_by_a_wrong_request(shoal, sweep, tmp_path):
-    path = sweep("good", ["ok"])
-    path.write_text(path.read_text().replace("{x}", "{nope}"))
-    assert shoal("run", "good.yaml").returncode == 2
-    assert list((tmp_path / ".shoal").iterdir()) == []
-
-
 def test_best_without_an_objective_says_what_is_missing(shoal, sweep):
     path = sweep("good", ["ok"])
     path.write_text(path.read_text().replace("objective", "# objective"))

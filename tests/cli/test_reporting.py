@@ -5,16 +5,6 @@ from __future__ import annotations
 import os
 
 
-def test_a_report_is_written_into_the_folder_of_the_run_and_its_path_is_printed(look, finished):
-    code, out, err = look("report", "last")
-    path = finished.folder / ".shoal" / "runs" / finished.run / "report.html"
-    assert (code, out, err) == (0, f"{path}\n", "")
-    page = path.read_text(encoding="utf-8")
-    assert page.startswith("<!DOCTYPE html>")
-    assert finished.run in page
-    assert "no luck" in page
-
-
 def test_a_page_can_be_printed_for_who_asks_from_afar(look, finished):
     code, out, _ = look("report", finished.run, "--print")
     path = finished.folder / ".shoal" / "runs" / finished.run / "report.html"

@@ -1,12 +1,8 @@
-"""`run` and `resume`, as scripts use them: exit codes, stdout and stderr, the JSON document."""
+"""`run`, as scripts use it: exit codes, stdout and stderr, the JSON document."""
 
 from __future__ import annotations
 
-import csv
 import json
-
-SUMMARY = {"run", "kind", "state", "items", "seconds", "predicted_seconds", "results", "best"}
-COUNTS = {"done", "failed", "cached", "pruned"}
 
 
 def test_a_good_run_exits_with_0_and_puts_only_results_on_stdout(shoal, sweep):
@@ -24,32 +20,6 @@ def test_a_good_run_exits_with_0_and_puts_only_results_on_stdout(shoal, sweep):
     assert len(lines) == 5
     for part in ("Where the time went", "start-up", "idle", "succeeded: 3 done", "results.csv"):
         assert part in done.stderr
-
-
-def test_a_run_with_failures_exits_with_1_and_says_where_to_look(shoal, sweep):
-    sweep("mixed", ["ok", "fail"])
-    done = shoal("run", "mixed.yaml")
-    assert done.returncode == 1
-    assert "failed: t0002" in done.stderr
-    assert "exited with status 3: no luck" in done.stderr
-    run = next(word for word in done.stderr.split() if word.startswith("mixed-")).rstrip(":")
-    assert f"shoal logs {run} t0002" in done.stderr
-    assert f"shoal resume {run} --failed" in done.stderr
-
-
-def test_json_is_one_document_with_the_fields_of_the_contract(shoal, sweep, tmp_path):
-    sweep("mixed", ["ok", "fail", "ok"])
-    done = shoal("run", "mixed.yaml", "--json")
-    assert done.returncode == 1
-    summary = json.loads(done.stdout)
-    assert set(summary) >= SUMMARY
-    assert set(summary["items"]) >= COUNTS
-    assert (summary["kind"], summary["state"]) == ("sweep", "failed")
-    assert summary["items"]["done"] == 2
-    assert summary["items"]["failed"] == 1
-    assert summary["best"]["item"] == "t0003"
-    with open(summary["results"], newline="") as file:
-        assert [row["state"] for row in csv.DictReader(file)] == ["done", "failed", "done"]
 
 
 def test_json_has_no_bare_nan(shoal, sweep):
@@ -73,28 +43,6 @@ def test_limit_and_set_reach_the_run(shoal, sweep):
     summary = json.loads(done.stdout)
     assert summary["items"]["done"] == 2
     assert summary["run"].startswith("other-")
-
-
-def test_resume_of_a_succeeded_run_prints_its_summary_and_exits_with_0(shoal, sweep):
-    sweep("good", ["ok"])
-    first = json.loads(shoal("run", "good.yaml", "--json").stdout)
-    again = shoal("resume", first["run"], "--json")
-    assert again.returncode == 0
-    summary = json.loads(again.stdout)
-    assert set(summary) >= SUMMARY
-    assert summary["run"] == first["run"]
-    assert summary["items"] == first["items"]
-    assert "t0001" in shoal("resume", "last").stdout
-
-
-def test_resume_failed_takes_the_failed_ones_again(shoal, sweep, tmp_path):
-    sweep("mixed", ["ok", "fail"])
-    assert shoal("run", "mixed.yaml").returncode == 1
-    trial = tmp_path / "trial.py"
-    trial.write_text(trial.read_text().replace("sys.exit(3)", "pass"))
-    done = shoal("resume", "last", "--failed", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["items"]["done"] == 2
 
 
 def test_a_run_on_virtual_nodes_names_them(shoal, sweep, tmp_path):

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and `shoal stop`: the run ends cleanly, says how to go on, and exits with 3."""
+"""Ctrl-C and SIGTERM: the run ends cleanly, says how to go on, and exits with 3; who follows its logs ends with it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,6 @@ def test_a_signal_stops_the_run_and_says_how_to_resume(start, shoal, sweep, tmp_
     assert f"shoal resume {run['run']}" in err
 
 
-def test_with_json_a_stopped_run_still_prints_its_document(start, sweep, tmp_path):
-    sweep("long", ["sleep"])
-    process = start("run", "long.yaml", "--json")
-    until_asleep(tmp_path, process)
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
-    assert process.returncode == 3
-    assert json.loads(out)["state"] == "stopped"
-
-
 def test_a_second_signal_kills_at_once(start, shoal, sweep, tmp_path):
     sweep("long", ["sleep"])
     trial = tmp_path / "trial.py"
@@ -67,18 +57,6 @@ def test_a_signal_that_is_passed_on_twice_is_not_a_second_one(start, sweep, tmp_
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=30)
     assert json.loads(out)["state"] == "stopped"
-
-
-def test_stop_from_elsewhere_ends_the_run(start, shoal, sweep, tmp_path):
-    sweep("long", ["sleep"])
-    process = start("run", "long.yaml")
-    until_asleep(tmp_path, process)
-    stopped = shoal("stop", "long")
-    assert stopped.returncode == 0, stopped.stderr
-    assert "shoal resume long-" in stopped.stderr
-    assert stopped.stdout == ""
-    process.communicate(timeout=30)
-    assert process.returncode == 3
 
 
 def test_logs_follow_a_run_until_it_ends(start, shoal, sweep, tmp_path):

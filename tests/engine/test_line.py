@@ -12,7 +12,7 @@ import pytest
 from shoal.engine.base import Engine
 from shoal.engine.local.engine import LocalEngine
 from shoal.model import Granted, Item, Need, Node, Outcome, WorkerLost
-from shoal.shape.pool import Policy, Pool
+from shoal.shape.pool import Lane, Pool
 from shoal.store import MemoryJournal
 from shoal.testing.contract_base import item, scripted
 from shoal.testing.events import collect, ended, heard, of
@@ -60,7 +60,7 @@ class Neighbour:
         self.engine, need = opened
         self.source = Endless()
         self.journal = MemoryJournal()
-        self.pool = Pool(self.engine, self.journal, scripted(), need, self.source, Policy())
+        self.pool = Pool(self.engine, self.journal, [Lane(scripted(), need)], self.source)
         self.thread = threading.Thread(target=self.pool.run)
         self.thread.start()
 

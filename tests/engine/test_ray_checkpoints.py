@@ -17,7 +17,8 @@ import pytest
 from servers.seaweedfs import ACCESS_KEY, SECRET_KEY, weed
 from shoal.files import Storage, open_storage
 from shoal.model import Factory, Item, Need
-from shoal.shape.pool import Ended, Policy, Pool, Progress
+from shoal.shape.base import Ended, Policy, Progress
+from shoal.shape.pool import Lane, Pool
 from shoal.store import MemoryJournal
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
@@ -109,7 +110,7 @@ def run_pool(
     factory = Factory("trial:Trial", {}, {}, str(work))
     policy = Policy(retries=1, backoff_s=0.01)
     try:
-        Pool(engine, MemoryJournal(), factory, need, Few(count), policy, watcher=watch).run()
+        Pool(engine, MemoryJournal(), [Lane(factory, need, policy)], Few(count), watcher=watch).run()
     finally:
         engine.close()
 

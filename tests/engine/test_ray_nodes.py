@@ -11,7 +11,8 @@ import pytest
 
 from shoal.errors import SpecError
 from shoal.model import Factory, Item, Need, Outcome
-from shoal.shape.pool import Ended, Policy, Pool, Progress
+from shoal.shape.base import Ended, Progress
+from shoal.shape.pool import Lane, Pool
 from shoal.store import MemoryJournal
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
@@ -115,7 +116,7 @@ def test_one_node_dies_another_joins_and_every_item_ends_once(
     engine = RayEngine(str(tmp_path / "run"), folder=str(folder))
     journal = MemoryJournal()
     factory = Factory("mine:Trial", {}, {"GIVEN": "yes"}, str(folder))
-    pool = Pool(engine, journal, factory, Need(), Numbers(600), Policy(), watcher=watch)
+    pool = Pool(engine, journal, [Lane(factory, Need())], Numbers(600), watcher=watch)
     pool.run()
     engine.close()
     assert journal.violations == []

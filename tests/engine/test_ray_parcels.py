@@ -17,7 +17,8 @@ import pytest
 
 from shoal.errors import StoreError
 from shoal.model import Factory, Item, ItemEnded, ItemStarted, Need, WorkerLost
-from shoal.shape.pool import Policy, Pool
+from shoal.shape.base import Policy
+from shoal.shape.pool import Lane, Pool
 from shoal.testing.events import collect, ended, heard, lost, of
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
@@ -359,7 +360,7 @@ def test_a_node_whose_clock_is_off_neither_times_out_at_once_nor_never(
     journal, began = MemoryJournal(), time.time()
     try:
         policy = Policy(timeout_s=3.0)
-        Pool(made, journal, Factory("mine:Trial", {}, {}, work), Need(), Two(), policy).run()
+        Pool(made, journal, [Lane(Factory("mine:Trial", {}, {}, work), Need(), policy)], Two()).run()
     finally:
         made.close()
     took = time.time() - began

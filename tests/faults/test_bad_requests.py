@@ -39,21 +39,6 @@ def test_an_unknown_key_or_a_wrong_type_is_refused_with_its_line(echo, more, wor
         assert word in said, said
 
 
-def test_everything_that_is_wrong_is_reported_at_once(echo):
-    more = "limitz: {}\nresources: {cpu: lots}\nobjective: {metric: score, goal: most}\n"
-    said = echo.refused("run", echo.sweep("s", GRID, ECHO, more))
-    for word in ("limitz", "resources.cpu", "objective.goal"):
-        assert word in said, said
-
-
-def test_what_is_wrong_is_one_json_document_when_json_is_asked_for(echo):
-    file = echo.sweep("s", GRID, ECHO, "limitz: {}\nlimits: {retries: many}\n")
-    done = echo.shoal("run", file, "--json", code=2)
-    found = json.loads(done.stdout)
-    assert {"error", "hint"} <= set(found)
-    assert len(found["problems"]) == 2
-
-
 @pytest.mark.parametrize(
     "trials",
     [

@@ -23,7 +23,7 @@ def main(n):
 """
 IMPATIENT = """
 import sys
-import shoal.shape.pool.recording as recording
+import shoal.shape.recording as recording
 from shoal.cli import main
 assert recording.PATIENCE_S == 20.0
 recording.PATIENCE_S = 1.0

@@ -23,21 +23,13 @@ def test_twenty_thousand_inputs_get_a_row_each_through_killed_drivers_and_worker
     assert not [name for name in hidden if name.startswith((".part", "at-", "errors-"))]
 
 
-def stop_by_command(place, process):
-    place.shoal("stop", "i", code=0)
-
-
-def stop_by_interrupt(place, process):
-    process.send_signal(signal.SIGINT)
-
-
-@pytest.mark.parametrize("stop", [stop_by_command, pytest.param(stop_by_interrupt, marks=pytest.mark.long)])
-def test_a_run_that_was_stopped_goes_on_and_does_no_item_again(place, stop):
+@pytest.mark.long
+def test_a_run_that_was_stopped_goes_on_and_does_no_item_again(place):
     fill(place.folder / "in", 800)
     file = inference(place, **slow(place))
     process = place.start("run", file, "--json")
     place.until(lambda: done(place) >= 3, process)
-    stop(place, process)
+    process.send_signal(signal.SIGINT)
     place.end(process, 3)
     before = {path.name: path.stat().st_mtime_ns for path in (place.folder / "out").glob("part-*")}
     assert 3 <= len(before) < 40

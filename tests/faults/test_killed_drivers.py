@@ -208,18 +208,6 @@ def test_of_two_drivers_that_resume_a_run_exactly_one_gets_it(place):
     check_results(place, place.table(next(place.home.glob("runs/*/results.csv"))), 40)
 
 
-def test_a_second_driver_is_refused_while_the_first_runs_and_changes_nothing(place):
-    process = place.start("run", write_sweep(place, [10_000] * 2))
-    place.until(lambda: "running" in place.states().values() if place.runs() else False, process)
-    for arguments in (["resume", "s"], ["resume", "s", "--failed"], ["rm", "s"]):
-        said = place.refused(*arguments)
-        assert f"process {process.pid} on" in said
-        assert "shoal stop" in said
-    assert list(place.states().values()) == ["running"] * 2
-    place.shoal("stop", "s", code=0)
-    place.end(process, 3)
-
-
 def test_a_killed_zygote_costs_no_trial_because_nobody_knows_whose_doing_it_was(place):
     file = write_sweep(place, [1500] + [100] * 11)
     process = place.start("run", file, "--json")

@@ -37,16 +37,12 @@ FUNCTION = ("{table: t.csv}", "function: trial:main")
 COMMAND = ("{table: t.csv}", "python trial.py {n} {how}")
 
 
-@pytest.mark.parametrize("way", ["ctrl-c", "sigterm", "stop"])
 @pytest.mark.parametrize("kind", [FUNCTION, COMMAND], ids=["function", "command"])
-def test_a_stopped_run_exits_with_3_and_goes_on_where_it_was(place, way, kind):
+def test_a_run_that_was_interrupted_exits_with_3_and_goes_on_where_it_was(place, kind):
     write_table(place, "1,ok", "2,wait", "3,wait", "4,ok")
     process = place.start("run", place.sweep("s", *kind, "limits: {concurrent: 2}"))
     place.until(lambda: {"1", "2", "3"} <= set(started(place)), process)
-    if way == "stop":
-        place.shoal("stop", "s", code=0)
-    else:
-        process.send_signal(signal.SIGINT if way == "ctrl-c" else signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
     ended = place.end(process, 3)
     assert "shoal resume s-" in ended.stderr
     assert place.states()[1] == "done"
@@ -109,26 +105,6 @@ def test_a_failed_trial_is_tried_again_as_often_as_asked_for(place):
     ]
     assert "ValueError: try 3" in rows[3]["error"]
     assert [(place.folder / f"tries-{n}").stat().st_size for n in range(4)] == [1, 2, 3, 3]
-
-
-def test_failures_that_are_allowed_do_not_fail_the_run(place):
-    write_table(place, "1,fail", "2,ok", "3,fail")
-    assert place.shoal("run", place.sweep("a", *FUNCTION, "limits: {failures: 2}")).returncode == 0
-    assert place.shoal("run", place.sweep("b", *FUNCTION, "limits: {failures: 1}")).returncode == 1
-
-
-def test_resume_leaves_failed_trials_alone_unless_it_is_told_to_take_them(place):
-    write_table(place, "1,ok", "2,fail", "3,fail")
-    place.shoal("run", place.sweep("s", *FUNCTION), code=1)
-    (place.folder / "mended").touch()
-    rows = place.run("s", command="resume", code=1)
-    assert [row["state"] for row in rows] == ["done", "failed", "failed"]
-    assert len(started(place)) == 3
-    rows = place.run("s", "--failed", command="resume")
-    assert [(row["state"], row["error"]) for row in rows] == [("done", "")] * 3
-    assert sorted(started(place)) == ["1", "2", "2", "3", "3"]
-    assert place.shoal("resume", "s", code=0).returncode == 0
-    assert len(started(place)) == 5
 
 
 def test_rows_that_were_added_are_run_by_a_resume_and_the_others_are_not(place):

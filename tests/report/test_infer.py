@@ -12,6 +12,7 @@ import pytest
 import shoal
 from shoal.cli import main
 from shoal.model import Item, Outcome
+from shoal.model.record import Kept
 from shoal.store import RunStore
 from shoal.work.infer.items import COUNT, FACTS
 
@@ -107,7 +108,7 @@ def document(**changed: Any) -> dict[str, Any]:
 
 def concluded(make_run: Make, found: dict[str, Any]) -> str:
     store = make_run("infer")
-    store.put("infer", found)
+    store.keep(Kept(document=found))
     store.set_state("succeeded", NOW + 100)
     store.close()
     return store.run

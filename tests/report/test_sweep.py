@@ -13,6 +13,7 @@ import pytest
 import shoal
 from shoal.errors import FileError, NotFound
 from shoal.model import Item, Outcome
+from shoal.model.record import Kept, WorkerUse
 from shoal.report import write
 from shoal.store import RunStore
 
@@ -112,9 +113,9 @@ def test_names_and_values_of_users_are_text_and_nothing_else(report: Report, mak
     params = [{EVIL: f"{EVIL}{number % 2}", "x": number} for number in range(6)]
     done = [Outcome("done", {EVIL: float(number)}, None, 1.0) for number in range(4)]
     record(store, params, [*done, Outcome("failed", {}, f"{EVIL}\x1b[31m\u202e", 1.0)], node=EVIL)
-    store.put("notes", [EVIL])
-    store.put("scaling", [{"at": NOW, "host": EVIL, "change": EVIL, "why": EVIL}])
-    store.put("workers", [{"worker": 1, "node": EVIL, "startup_s": 1, "work_s": 1, "idle_s": 1, "items": 1}])
+    store.keep(Kept(notes=[EVIL], workers=[WorkerUse(1, EVIL, 1, 1, 1, 1)]))
+    store.journal().noted(NOW, EVIL, EVIL, EVIL)
+    store.journal().commit()
     Path(store.folder, "plan.json").write_text(
         json.dumps({"decisions": [{"name": EVIL, "choice": EVIL, "why": EVIL}]})
     )

@@ -23,7 +23,8 @@ from shoal.model import (
     Refused,
     WorkerLost,
 )
-from shoal.shape.pool import Policy, Pool
+from shoal.shape.base import Policy
+from shoal.shape.pool import Lane, Pool
 from shoal.store import MemoryJournal
 from shoal.testing.events import of
 
@@ -140,7 +141,9 @@ class Neighbours:
             source = Numbers(count, scale_s, random)
             self.longest_s = max(self.longest_s, source.longest_s)
             self.journals.append((count, journal))
-            self.pools.append((engine, Pool(engine, journal, FACTORY, Need(), source, Policy(retries=9))))
+            self.pools.append(
+                (engine, Pool(engine, journal, [Lane(FACTORY, Need(), Policy(retries=9))], source))
+            )
         self.gangs = [
             Gang(self.world.connect(f"gang{number}"), random, int(self.cpu))
             for number in range(random.randint(1, 4))

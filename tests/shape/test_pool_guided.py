@@ -8,9 +8,12 @@ from typing import Any
 from shape.test_pool import Listed, items
 from shoal.engine.sim import Behaviour, SimWorld, Startup, WorkerDies
 from shoal.model import Factory, Item, Need, Node, Place
-from shoal.shape.pool import Policy, Pool
-from shoal.shape.pool.crew import Crew, Flight, Member
-from shoal.shape.pool.picking import at_hand
+from shoal.plan.durations import Durations
+from shoal.shape.base import Policy
+from shoal.shape.pool import Lane, Pool
+from shoal.shape.pool.crew import Crew
+from shoal.shape.recording import Recording
+from shoal.shape.roster import Flight, Member
 from shoal.store import MemoryJournal
 
 
@@ -88,7 +91,7 @@ def run(work: Sequence[Item], guide: Guide, cpu: int = 4, faults: Sequence[Any] 
     journal = MemoryJournal()
     engine = world.connect()
     source = Source(work, guide)
-    pool = Pool(engine, journal, Factory("sim:x"), Need(), source, Policy(crashes=3), guide=guide)
+    pool = Pool(engine, journal, [Lane(Factory("sim:x"), Need(), Policy(crashes=3), guide)], source)
     pool.run()
     assert (pool.progress().remaining_s, pool.progress().left) == (42.0, 7)
     engine.close()
@@ -138,36 +141,44 @@ def test_workers_without_room_go_until_the_others_have_enough_and_nobody_is_blam
     assert guide.causes.count("room") >= 2
 
 
-def test_a_few_workers_of_a_node_are_spread_over_its_gpus() -> None:
-    engine = SimWorld([Node("a", 6, 1 << 30, gpu=2)], lambda *_: Behaviour(1.0)).connect()
-    crew = Crew(engine, Factory("sim:x"), Need(gpu=0.33), None)
-    for number in range(6):  # Places are given on one GPU until it is full.
-        device = str(number // 3)
-        member = Member(number, Place(number, "a", Need(gpu=0.33), (device,)), 0.0)
+def crew_of(node: Node, need: Need, guide: Guide, devices: Sequence[tuple[str, ...]]) -> Any:
+    """A crew whose workers are ready: one on each of these places."""
+    engine = SimWorld([node], lambda *_: Behaviour(1.0)).connect()
+    journal = MemoryJournal()
+    recording = Recording(journal, 0.2, lambda item: None, None, 0.0)
+    crew = Crew(engine, journal, recording, Lane(Factory("sim:x"), need, Policy(), guide), Durations())
+    for number, names in enumerate(devices):
+        member = Member(number, Place(number, node.host, need, names), 0.0)
         member.ready_at = 0.0
-        crew.members[number] = member
-    assert [member.number for member in at_hand(crew, Guide(active=2))] == [0, 3]
-    crew.members[4].items = 1  # It has loaded what the others would have to load.
-    assert [member.number for member in at_hand(crew, Guide(active=2))] == [4, 0]
-    assert len(at_hand(crew, Guide(active=6))) == 6
-    engine.close()
+        crew.roster.members[number] = member
+    return crew
+
+
+def numbers(crew: Any) -> list[int]:
+    crew.gather()
+    return [member.number for member in crew.hands.members]
+
+
+def test_a_few_workers_of_a_node_are_spread_over_its_gpus() -> None:
+    guide = Guide(active=2)
+    # Places are given on one GPU until it is full.
+    crew = crew_of(Node("a", 6, 1 << 30, gpu=2), Need(gpu=0.33), guide, [("0",)] * 3 + [("1",)] * 3)
+    assert numbers(crew) == [0, 3]
+    crew.roster.members[4].items = 1  # It has loaded what the others would have to load.
+    assert numbers(crew) == [4, 0]
+    guide._active = 6
+    assert len(numbers(crew)) == 6
 
 
 def test_who_is_at_work_counts_until_it_is_gone() -> None:
     """Otherwise another one would load its model beside it."""
-    engine = SimWorld([Node("a", 2, 1 << 30)], lambda *_: Behaviour(1.0)).connect()
-    crew = Crew(engine, Factory("sim:x"), Need(), None)
-    busy, idle = (Member(number, Place(number, "a", Need()), 0.0) for number in (1, 2))
-    for member in (busy, idle):
-        member.ready_at = 0.0
-        crew.members[member.number] = member
-    busy.flights[1] = Flight(items(1.0)[0], busy)
-    guide = Guide(active=1)
-    assert at_hand(crew, guide) == [busy]
+    crew = crew_of(Node("a", 2, 1 << 30), Need(), Guide(active=1), [(), ()])
+    busy, _ = crew.roster.members.values()
+    crew.roster.took(busy, [Flight(items(1.0)[0], busy)])
+    assert numbers(crew) == [0]
     busy.recalled = True
-    assert at_hand(crew, guide) == []
+    assert numbers(crew) == []
     busy.leaving = True
-    assert at_hand(crew, guide) == []
-    del crew.members[1]
-    assert at_hand(crew, guide) == [idle]
-    engine.close()
+    assert numbers(crew) == []
+    del crew.roster.members[0]
+    assert numbers(crew) == [1]

@@ -10,7 +10,7 @@ from shape.test_pool import Bench, by_params, items
 from shoal.engine.sim import Duplicate, NodeDies, SimWorld, Startup
 from shoal.errors import CannotPlace
 from shoal.model import Node
-from shoal.shape.pool import Policy
+from shoal.shape.base import Policy
 
 ONE = (Node("a", 1, 1 << 30),)
 BAD = Startup(0.01, error="ZeroDivisionError: division by zero")
@@ -55,18 +55,6 @@ def test_an_answer_to_an_earlier_attempt_on_the_same_worker_is_not_taken_for_one
     record = bench.run()[1]
     assert bench.pool.fenced == 1
     assert (record.state, record.item.used, record.seconds) == ("done", 2, pytest.approx(1.0))
-
-
-def test_what_ran_when_the_engine_was_lost_waits_again_and_used_no_attempt() -> None:
-    bench = Bench(items(*[5.0] * 3))
-    while bench.world.now() < 1.0:
-        bench.pool.step()
-    assert bench.journal.counts()["running"] == 2
-    bench.pool.abandon("the cluster is gone")
-    bench.journal.commit()
-    records = bench.journal.records().values()
-    assert {(record.state, record.item.used) for record in records} == {("waiting", 0)}
-    assert [record.error for record in records] == ["the cluster is gone"] * 2 + [None]
 
 
 def test_a_stop_waits_for_what_runs_and_not_for_retries_whose_time_has_come() -> None:

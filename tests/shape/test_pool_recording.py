@@ -10,7 +10,8 @@ from shape.test_pool import Bench, Listed, items
 from shoal.errors import TakenOver
 from shoal.model import Factory, Item, Need, Node
 from shoal.plan.durations import Durations
-from shoal.shape.pool import Policy, Pool
+from shoal.shape.base import Policy
+from shoal.shape.pool import Lane, Pool
 from shoal.store import MemoryJournal
 
 
@@ -76,10 +77,8 @@ def test_workers_do_not_wait_for_the_disk(seconds: float) -> None:
     pool = Pool(
         bench.engine,
         journal,
-        Factory("sim:x"),
-        Need(),
+        [Lane(Factory("sim:x"), Need())],
         Asked(work),
-        Policy(),
         durations=durations,
         watcher=bench,
     )
@@ -136,10 +135,8 @@ def test_more_items_can_be_resumed_than_wait_at_a_time() -> None:
     pool = Pool(
         bench.engine,
         bench.journal,
-        Factory("sim:x"),
-        Need(),
+        [Lane(Factory("sim:x"), Need())],
         Listed([]),
-        Policy(),
         resumed=iter(work),
         watcher=bench,
     )

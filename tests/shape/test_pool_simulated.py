@@ -26,7 +26,8 @@ from shoal.engine.sim import (
 )
 from shoal.errors import TakenOver
 from shoal.model import Factory, Item, Need, Node, Outcome
-from shoal.shape.pool import Ended, Policy, Pool, Progress
+from shoal.shape.base import Ended, Policy, Progress
+from shoal.shape.pool import Lane, Pool
 from shoal.store import MemoryJournal
 
 FIRST = int(os.environ.get("SHOAL_SEED_OFFSET", "0"))
@@ -141,10 +142,9 @@ class Session:
         self.pool = Pool(
             engine,
             journal,
-            run.factory,
-            Need(cpu=1),
+            [Lane(run.factory, Need(cpu=1), run.policy)] * run.lanes,
             Numbers(run.count, journal),
-            run.policy,
+            lane_of=lambda item: item.seq * 7 // 3 % run.lanes,
             resumed=iter(journal.waiting_items()),
             watcher=self,
         )
@@ -210,6 +210,7 @@ class SimulatedRun:
         self.stops = some_turns(Random(f"stops {disaster.seed} {name}"))
         """After how many turns of the loop the run is stopped, each time."""
         self.disturbed = bool(self.sleeps or self.stops)
+        self.lanes = Random(f"lanes {disaster.seed} {name}").choice((1, 1, 2, 3))
         self.journal = MemoryJournal()
         self.told: dict[int, tuple[float, int]] = {}
         """When the end of each item was told to be durable, and by which driver."""
@@ -322,7 +323,8 @@ class SimulatedRun:
         """
         if self.policy.concurrent is None:
             return
-        assert self.most_running <= self.policy.concurrent
+        most = self.policy.concurrent * self.lanes
+        assert self.most_running <= most
         if any(isinstance(fault, NodeCutOff) for fault in self.disaster.faults):
             return
         changes: dict[str, list[tuple[float, int]]] = defaultdict(list)
@@ -332,7 +334,7 @@ class SimulatedRun:
             running = 0
             for _, change in sorted(entries):
                 running += change
-                assert running <= self.policy.concurrent
+                assert running <= most
 
 
 def some_turns(random: Random) -> list[int]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from shoal.model import Item, LogSlice, Outcome
+from shoal.model.record import Attempt
 from shoal.store import MemoryJournal, RunStore
 
 NOW = 1_700_000_000.0
@@ -70,11 +71,17 @@ class Journals(RuleBasedStateMachine):
     def progressed(self, seq: int, old: int, metrics: dict[str, Any], step: int | None) -> None:
         self.tell("progressed", seq, self.newest(seq) - old, NOW, metrics, step)
 
-    @rule(seq=seqs, more=st.integers(0, 1), error=errors)
-    def requeued(self, seq: int, more: int, error: str | None) -> None:
+    @rule(seq=seqs, more=st.integers(0, 1), error=errors, log=logs, is_kept=st.booleans())
+    def requeued(self, seq: int, more: int, error: str | None, log: LogSlice | None, is_kept: bool) -> None:
         if self.is_running(seq):
-            record = self.memory._now[seq]
-            self.tell("requeued", seq, record.item.attempt, record.item.used + more, error)
+            item = self.memory._now[seq].item
+            over = Attempt(item.attempt, item.used + 1, "nöde", NOW, 1.5, "crash", error, log)
+            for journal in (self.store.journal(), self.memory):
+                journal.requeued(seq, item.attempt, item.used + more, error, over=over if is_kept else None)
+
+    @rule(at=st.floats(0, NOW), why=st.text(st.characters(exclude_categories=["Cs"])))
+    def noted(self, at: float, why: str) -> None:
+        self.tell("noted", at, "node nöde", "ready", why)
 
     @rule(
         seq=seqs, newer=st.integers(-2, 2), state=states, metrics=mappings, error=errors, log=logs, node=nodes
@@ -115,6 +122,8 @@ class Journals(RuleBasedStateMachine):
         assert self.store.max_seq() == self.memory.max_seq()
         for seq in self.memory.records():
             assert self.store.reports(seq) == self.memory.reports(seq)
+            assert self.store.attempts(seq).get(seq, []) == self.memory.attempts(seq)
+        assert self.store.events() == self.memory.events()
 
     def teardown(self) -> None:
         if hasattr(self, "store"):

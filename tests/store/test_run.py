@@ -13,6 +13,7 @@ import pytest
 
 from shoal.errors import NotFound, RunLocked, SpecError, StoreError
 from shoal.model import Decision, Item, LogSlice, Outcome, Plan, Prediction
+from shoal.model.record import Kept, WorkerUse
 from shoal.store import RunStore
 
 NOW = 1_700_000_000.0
@@ -138,7 +139,7 @@ def test_the_state_goes_from_queued_to_running_to_an_end(run: RunStore) -> None:
     info = run.info()
     assert (info.state, info.created, info.started, info.ended) == ("succeeded", NOW, NOW + 1, NOW + 11)
     assert info.seconds == 10.0
-    with pytest.raises(ValueError, match="no state"):
+    with pytest.raises(ValueError, match="not a valid RunState"):
         run.set_state("finished", NOW)
 
 
@@ -188,11 +189,18 @@ def test_info_says_who_drives_and_how_far_it_is(run: RunStore) -> None:
     assert json.loads(Path(run.folder, "plan.json").read_text())["decisions"][0]["why"] == "two cores"
 
 
-def test_notes_are_kept_and_cannot_break_the_record(run: RunStore) -> None:
-    run.put("state", {"any": ["thing", None, 1.5]})
-    run.put("counts", 7)
-    assert run.get("state") == {"any": ["thing", None, 1.5]}
-    assert run.get("missing", "else") == "else"
+def test_what_sessions_leave_is_kept_and_cannot_break_the_record(make_run: Callable[..., RunStore]) -> None:
+    run = make_run(kind="state")
+    assert run.kept() == Kept(workers=[])
+    assert run.results_path() == str(Path(run.folder, "results.csv"))
+    kept = Kept(
+        "s3://out", ["a note"], [WorkerUse(1, "node0", 0.1, 2.0, 0.5, 7)], {"any": ["thing", None, 1.5]}
+    )
+    run.keep(kept)
+    assert run.kept() == kept
+    assert run.results_path() == "s3://out"
+    run.keep(kept._replace(notes=[]))
+    assert run.kept() == kept._replace(notes=[])
     assert run.state() == "queued"
     assert run.counts()["done"] == 0
 
@@ -284,7 +292,7 @@ def test_a_run_open_for_reading_has_no_journal(run: RunStore) -> None:
         with pytest.raises(ValueError, match="reading only"):
             reader.journal()
         with pytest.raises(StoreError, match="read-only"):
-            reader.put("key", 1)
+            reader.keep(Kept())
 
 
 def test_a_reader_in_the_middle_of_its_rows_keeps_no_writer_waiting(

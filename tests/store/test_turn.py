@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Callable
@@ -11,7 +12,8 @@ import pytest
 
 from shoal.errors import RunLocked, TakenOver
 from shoal.model import Item, Outcome
-from shoal.store import RunStore
+from shoal.model.record import Kept, RunEvent
+from shoal.store import RunStore, meta
 from shoal.store.driver import Driver, refuse_the_living
 
 NOW = 1_700_000_000.0
@@ -48,7 +50,7 @@ def test_a_driver_that_was_replaced_commits_nothing(run: RunStore, heir: Callabl
     "act",
     [
         lambda store: store.set_state("succeeded", NOW),
-        lambda store: store.put("notes", []),
+        lambda store: store.keep(Kept()),
         lambda store: store.take_failed_again(),
         lambda store: store.beat(NOW),
         lambda store: store.write_results(),
@@ -104,14 +106,45 @@ def test_a_driver_is_replaced_only_if_it_is_dead_or_was_not_heard_of(
         refuse_the_living("r", driver, heard, NOW)
 
 
+def as_of_version_2(connection: sqlite3.Connection) -> None:
+    connection.execute("DROP TABLE attempts")
+    connection.execute("DROP TABLE events")
+    changes = [{"at": NOW, "host": "node1", "change": "requested", "why": "it saves 25s"}]
+    connection.execute("INSERT INTO run VALUES('note.scaling', ?)", (json.dumps(changes),))
+    connection.execute("PRAGMA user_version=2")
+
+
 def as_of_version_1(store: RunStore) -> str:
     """The record as 0.1 wrote it; its path."""
     path = os.path.join(store.folder, "run.db")
     with sqlite3.connect(path) as connection:
+        as_of_version_2(connection)
         connection.execute("ALTER TABLE run RENAME TO meta")
         connection.execute("UPDATE meta SET key='epoch' WHERE key='turn'")
         connection.execute("PRAGMA user_version=1")
     return path
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_old_record_is_read_as_it_lies_and_brought_to_the_present_version(
+    run: RunStore, version: int
+) -> None:
+    run.journal().add([Item(1, "t1", {})])
+    run.journal().commit()
+    run.close()
+    if version == 1:
+        as_of_version_1(run)
+    else:
+        with sqlite3.connect(os.path.join(run.folder, "run.db")) as connection:
+            as_of_version_2(connection)
+    requested = RunEvent(NOW, "node node1", "requested", "it saves 25s")
+    with RunStore.open(run.home, run.run, write=False) as reader:
+        assert (reader.events(), reader.attempts()) == ([requested], {})
+    with RunStore.open(run.home, run.run, write=True) as store:
+        store.journal().noted(NOW + 1, "node node1", "ready", "")
+        store.journal().commit()
+        assert store.events() == [requested, RunEvent(NOW + 1, "node node1", "ready", "")]
+        assert "scaling" not in meta.read_notes(store._connection), "nothing is kept twice"
 
 
 def test_a_driver_of_version_1_that_still_lives_fails_instead_of_writing(run: RunStore) -> None:

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from shoal.model.states import WITH_RESULT, ItemState
 from shoal.spec.cell import RESERVED
 
 COUNT, FAILED, DEVIATION, SECONDS = "count", "failed", "deviation", "seconds"
-DONE = ("done", "cached")
 
 Row = Mapping[str, Any]
 
@@ -49,9 +49,9 @@ def average(
     count, failed, deviation = (_free(name, columns) for name in (COUNT, FAILED, DEVIATION))
     made = []
     for group in sorted(groups.values(), key=lambda group: [_order(group[0].get(n)) for n in parameters]):
-        done = [row for row in group if row["state"] in DONE]
+        done = [row for row in group if row["state"] in WITH_RESULT]
         row = {name: group[0].get(name) for name in parameters}
-        row |= {count: len(done), failed: sum(each["state"] == "failed" for each in group)}
+        row |= {count: len(done), failed: sum(each["state"] == ItemState.FAILED for each in group)}
         for name in [*metrics, SECONDS]:
             row[name] = _mean([each[name] for each in done if each.get(name) is not None])
             if name == metric:

@@ -12,10 +12,11 @@ from shoal.api.machines import Machines
 from shoal.cluster.base import Joined, Provider, Tell
 from shoal.cluster.here import Here
 from shoal.cluster.hosted import HostedProvider
+from shoal.engine import fitting
 from shoal.engine.base import Engine
 from shoal.errors import ClusterError, Problem, ShoalError, several
 from shoal.files import is_url
-from shoal.model import Need, Node, Plan
+from shoal.model import Asks, Node, Plan
 from shoal.plan.scaling import grown
 from shoal.spec import Cluster
 
@@ -63,10 +64,10 @@ class ClusterMachines(Machines):
         if problems:
             raise several(problems)
 
-    def ready(self, need: Need) -> None:
+    def ready(self, asks: Asks) -> None:
         """Work starts on the first node that is up and has room. The others follow meanwhile."""
-        failed = self.provider.up(self._tell, self._first(need))
-        if failed and not self._fits_head(need):
+        failed = self.provider.up(self._tell, self._first(asks))
+        if failed and not self._fits_head(asks):
             raise ClusterError("; ".join(f"{host}: {why}" for host, why in failed.items()))
         self._joined = self.provider.join(self._tell)
         try:
@@ -88,17 +89,17 @@ class ClusterMachines(Machines):
         connect(joined.address, joined.ip)
         self._connected = True
 
-    def _first(self, need: Need) -> list[str]:
+    def _first(self, asks: Asks) -> list[str]:
         """The head, and where it has no room for the work, one more that has."""
         head = self.cluster.head
-        if head is None or self._fits_head(need):
+        if head is None or self._fits_head(asks):
             return [head.host] if head is not None else []
-        fitting_ones = [node.host for node in self.nodes if need.refusal(node) is None]
+        fitting_ones = [node.host for node in self.nodes if fitting.slots(asks, node)]
         return [head.host, *fitting_ones[:1]]
 
-    def _fits_head(self, need: Need) -> bool:
+    def _fits_head(self, asks: Asks) -> bool:
         head = self.cluster.head
-        return any(node.host == head.host and need.refusal(node) is None for node in self.nodes if head)
+        return any(node.host == head.host and fitting.slots(asks, node) for node in self.nodes if head)
 
     def _see_that_idle_nodes_go(self) -> None:
         scale = self.cluster.scale
@@ -107,24 +108,24 @@ class ClusterMachines(Machines):
 
             keeper.ensure(max(1, scale.min), scale.idle_s)
 
-    def at_first(self, need: Need) -> list[Node]:
+    def at_first(self, asks: Asks) -> list[Node]:
         if self.cluster.scale is None or not isinstance(self.provider, HostedProvider):
             return list(self.nodes)
-        wanted = {*self.provider.wanted(), *self._first(need)}
+        wanted = {*self.provider.wanted(), *self._first(asks)}
         return [node for node in self.nodes if node.host in wanted]
 
-    def with_growth(self, plan: Plan, need: Need) -> Plan:
+    def with_growth(self, plan: Plan, asks: Asks) -> Plan:
         if self.cluster.scale is None or not isinstance(self.provider, HostedProvider):
             return plan
-        first = {node.host for node in self.at_first(need)}
+        first = {node.host for node in self.at_first(asks)}
         others = [node for node in self.nodes if node.host not in first]
-        spares = spares_of(others, need, self.provider.start_s())
+        spares = spares_of(others, asks, self.provider.start_s())
         return grown(plan, spares, self.cluster.scale.max - len(first))
 
-    def growing(self, need: Need, alive: Callable[[], Sequence[Node]]) -> Growing | None:
+    def growing(self, asks: Asks, alive: Callable[[], Sequence[Node]]) -> Growing | None:
         if self.cluster.scale is None or not isinstance(self.provider, HostedProvider):
             return None
-        return Growing(self.provider, need, alive, self._tell)
+        return Growing(self.provider, asks, alive, self._tell)
 
     def _start_others(self) -> None:
         try:

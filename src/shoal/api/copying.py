@@ -9,7 +9,7 @@ from shoal import namespaces
 from shoal.cluster.base import Tell
 from shoal.errors import ShoalError
 from shoal.files import Storage
-from shoal.shape.pool import Ended, Progress
+from shoal.shape.base import Ended, Progress
 from shoal.store.copying import RunCopy
 
 EVERY_S = 5.0

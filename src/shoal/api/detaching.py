@@ -20,13 +20,15 @@ from shoal.cluster.detached import Detached
 from shoal.cluster.here import Here
 from shoal.cluster.local import environment_of_items
 from shoal.errors import AgentRefused, ClusterError, FileError, NotFound, RunLocked, SpecError
+from shoal.model import RunState
 from shoal.store import RunSummary, ensure_own, find_home, home_for_new_runs, make_home
 from shoal.store import stubs as kept
 from shoal.store.stubs import Stub
 
 THERE = ("python", "-m", "shoal.cluster.agent.there")
-ENDED = ("succeeded", "failed", "stopped")
 ANSWER_S = 20.0
+_UNKNOWN = (RunState.QUEUED, 0.0)
+"""State and seconds of a run that its head does not know yet."""
 PAGE = b"<!DOCTYPE html>"
 """How a report begins; a login shell may print lines of its own before it."""
 BEGIN_S = 3600.0
@@ -44,8 +46,8 @@ def detach(file: str, cluster: str, sets: Sequence[str], limit: int | None, tell
     """Hand a workload to a cluster. Returns once it has begun there, or is sure to."""
     prepared = workloads.from_file(file, sets, limit)
     where = machines(cluster)
-    where.ensure_room(prepared.job.need)
-    where.ensure_shippable(prepared.job.factory.folder)
+    where.ensure_room(prepared.job.asks())
+    where.ensure_shippable(prepared.job.folder)
     provider = _provider(cluster)
     here = Here()
     home = home_for_new_runs(here.folder, here.environment)
@@ -78,9 +80,9 @@ def _submit(detached: Detached, stub: Stub, arguments: Sequence[str], folder: st
     """The state of the run then. It is known here from before it can begin: the answer may never arrive."""
     home = _home()
     before = kept.find(home, stub.run)
-    kept.keep(home, stub._replace(state="queued"))
+    kept.keep(home, stub._replace(state=RunState.QUEUED))
     try:
-        state = detached.submit(stub.run, arguments, folder=folder)
+        state = RunState(detached.submit(stub.run, arguments, folder=folder))
     except AgentRefused:
         if before is None:
             kept.forget(home, stub.run)
@@ -117,15 +119,15 @@ def resume(run: str, options: Sequence[str], tell: Tell) -> str | int:
     detached = provider.detached()
     there = detached.ship(run, _packed(os.path.dirname(stub.workload)))
     arguments = ["resume", run, f"--cluster={there}/../../cluster.yaml", *options]
-    if "--failed" not in options and found.get(run, ("",))[0] == "succeeded":
+    if "--failed" not in options and run in found and found[run][0] is RunState.SUCCEEDED:
         return attach(arguments, run)
     return _submit(detached, stub, arguments, there)
 
 
-def _refuse_going(run: str, found: Mapping[str, tuple[str, float]]) -> None:
+def _refuse_going(run: str, found: Mapping[str, tuple[RunState, float]]) -> None:
     """Only while its head says so: one that the head does not know is gone, whatever was last heard of it."""
-    state = found.get(run, ("",))[0]
-    if state in ("queued", "running"):
+    state = found[run][0] if run in found else None
+    if state is not None and state.is_active:
         raise RunLocked(
             f"Run {run} is {state} on its cluster.",
             hint=f"Look at it: shoal logs {run} -f. End it: shoal stop {run}. Forget it: shoal rm {run}.",
@@ -153,7 +155,7 @@ def _wait_until_known(run: str, provider: Provider) -> None:
     """Its driver may have to install packages first."""
     here = Here()
     until = here.now() + BEGIN_S
-    while _states(provider).get(run, ("queued",))[0] == "queued":
+    while _states(provider).get(run, _UNKNOWN)[0] is RunState.QUEUED:
         if here.now() > until:
             raise ClusterError(
                 f"{run} did not begin within {BEGIN_S:g} s.", hint=f"Look with: shoal show {run}"
@@ -255,7 +257,7 @@ def runs() -> list[RunSummary]:
     """The detached runs, with the state that is true now where their heads can be reached, else the last known."""
     home = _home()
     found = kept.stubs(home)
-    for cluster in {stub.cluster for stub in found if stub.state not in ENDED}:
+    for cluster in {stub.cluster for stub in found if not stub.state.has_ended}:
         states = _ask_states(cluster)
         for stub in [stub for stub in found if stub.cluster == cluster and stub.run in states]:
             state, seconds = states[stub.run]
@@ -269,7 +271,7 @@ def runs() -> list[RunSummary]:
     ]
 
 
-def _ask_states(cluster: str) -> dict[str, tuple[str, float]]:
+def _ask_states(cluster: str) -> dict[str, tuple[RunState, float]]:
     """As far as they can be known."""
     try:
         return _states(_provider(cluster))
@@ -277,10 +279,11 @@ def _ask_states(cluster: str) -> dict[str, tuple[str, float]]:
         return {}
 
 
-def _states(provider: Provider) -> dict[str, tuple[str, float]]:
+def _states(provider: Provider) -> dict[str, tuple[RunState, float]]:
     """State and seconds of the runs that are on a cluster, by run."""
     done = provider.door().run([*THERE, "runs", provider.detached().key], timeout_s=ANSWER_S)
-    return {each["run"]: (each["state"], each["seconds"]) for each in answer(done.output, done.errors)}
+    told = answer(done.output, done.errors)
+    return {each["run"]: (RunState(each["state"]), each["seconds"]) for each in told}
 
 
 def _provider(cluster: str) -> Provider:

@@ -6,17 +6,18 @@ Nodes that stand idle are ended by the cluster itself, as this driver may not be
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence, Set
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from shoal.cluster.base import Tell
 from shoal.cluster.hosted import HostedProvider
 from shoal.engine import fitting
 from shoal.errors import ShoalError
-from shoal.model import Item, Need, Node
+from shoal.model import Asks, Item, Node
+from shoal.model.record import NODE, RunEvent
 from shoal.plan.scaling import Spare, grow
 from shoal.plan.throughput import Throughput
-from shoal.shape.pool import Ended, Progress
+from shoal.shape.base import Ended, Progress
 
 LOOK_S = 0.5
 
@@ -59,12 +60,12 @@ class Growing:
     """Watches a pool. Work never waits for it: nodes are started in threads, and get work when they have come."""
 
     def __init__(
-        self, provider: HostedProvider, need: Need, alive: Callable[[], Sequence[Node]], tell: Tell
+        self, provider: HostedProvider, asks: Asks, alive: Callable[[], Sequence[Node]], tell: Tell
     ) -> None:
         assert provider.cluster.scale is not None
         self._provider = provider
         self._scale = provider.cluster.scale
-        self._need = need
+        self._asks = asks
         self._alive = alive
         self._tell = tell
         self._next_look = 0.0
@@ -74,8 +75,8 @@ class Growing:
         self._throughput = Throughput()
         self._done = 0.0
         """What ended since the last look."""
-        self.changes: list[dict[str, Any]] = []
-        """Every change: when, which node, what, and why."""
+        self._changes: deque[RunEvent] = deque()
+        """Those that nobody has asked for yet. Threads add to it."""
 
     def measure(self, weight: Callable[[Item], float]) -> None:
         """The work of an item is known: what workers do together is measured, and nodes that add nothing stay off."""
@@ -103,7 +104,7 @@ class Growing:
         left_s = left_s * workers / (workers + coming)
         taken = there | expected | self._failed
         free = [node for node in self._nodes() if node.host not in taken]
-        spares = spares_of(free, self._need, self._provider.start_s())
+        spares = spares_of(free, self._asks, self._provider.start_s())
         for growth in grow(left_s, workers + coming, spares, most, self._throughput.law()):
             self._coming.ask(growth.host)
             self._note(progress.now, growth.host, "requested", growth.why)
@@ -125,19 +126,24 @@ class Growing:
             self._note(ready_s, host, "ready", f"{ready_s - requested_s:.1f} s after it was requested")
 
     def _note(self, at: float, host: str, change: str, why: str) -> None:
-        self.changes.append({"at": at, "host": host, "change": change, "why": why})
+        self._changes.append(RunEvent(at, NODE + host, change, why))
         self._tell(f"scale: {host} {change}: {why}")
+
+    def changes(self) -> Iterator[RunEvent]:
+        """What has changed since this was last asked: nodes that were requested, that are ready or that failed."""
+        while self._changes:
+            yield self._changes.popleft()
 
     def _nodes(self) -> Sequence[Node]:
         return self._provider.known_nodes()
 
     def _slots(self, node: Node) -> int:
-        return fitting.capacity(self._need, [node])
+        return fitting.slots(self._asks, node)
 
 
-def spares_of(nodes: Sequence[Node], need: Need, start_s: float) -> list[Spare]:
-    """Those of the nodes that have room for such workers."""
-    slots = [(node.host, fitting.capacity(need, [node])) for node in nodes]
+def spares_of(nodes: Sequence[Node], asks: Asks, start_s: float) -> list[Spare]:
+    """Those of the nodes that have room for workers."""
+    slots = [(node.host, fitting.slots(asks, node)) for node in nodes]
     return [Spare(host, count, start_s) for host, count in slots if count]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -9,15 +10,20 @@ from typing import Any
 
 from shoal.api import inference
 from shoal.api.display import Display
-from shoal.api.session import Session, read_only
+from shoal.api.reading import logs_of
+from shoal.api.session import Session, read_only, summarize
 from shoal.api.summary import Summary
+from shoal.cluster.here import Here
 from shoal.errors import ClusterLost
-from shoal.shape.pool import Ended, Progress, Watcher
+from shoal.shape.base import Ended, Progress, Watcher
 from shoal.store import RunStore
 
 
 class Run:
-    """A run that this process drives. Its driver is a thread; the run ends with the process."""
+    """A run that this process drives, in a thread, and that ends with the process; or one that was opened, to look at.
+
+    What is read is what is recorded at that moment.
+    """
 
     def __init__(self) -> None:
         self._known = threading.Event()
@@ -51,6 +57,13 @@ class Run:
         run.id, run.folder, run._summary = summary.run, summary.folder, summary
         run._ended.put(None)
         run._over.set()
+        return run
+
+    @classmethod
+    def opened(cls, run_id: str, folder: str) -> Run:
+        """A run that this process does not drive."""
+        run = cls()
+        run.id, run.folder = run_id, folder
         return run
 
     def _drive(self, make: Callable[[], Session]) -> None:
@@ -95,7 +108,7 @@ class Run:
             display.close()
 
     def wait(self) -> Summary:
-        """Until the run has ended. Ctrl-C stops it cleanly, and then this returns."""
+        """Until the run has ended. Ctrl-C stops it cleanly, and then this returns; one that was opened it leaves."""
         while self._thread is not None:
             try:
                 # Not `join`: interrupted, it takes a thread that lives for one that has ended.
@@ -105,19 +118,30 @@ class Run:
                 self.stop()
         if self._failure is not None:
             raise self._failure
-        assert self._summary is not None
-        return self._summary
+        if self._summary is not None:
+            return self._summary
+        with read_only(self.folder) as store:
+            while store.state() in ("queued", "running"):
+                Here().pause(0.1)
+            return summarize(store)
 
     def stop(self) -> None:
         """Ask the run to end; `wait` returns when it has."""
         if self._session is not None:
             self._session.stop()
+        elif self._summary is None:
+            from shoal.api.running import stop
+
+            stop(self.id)
 
     def results(self) -> Iterator[dict[str, Any]]:
         """Result rows as items finish, each when it is recorded; ends with the run.
 
-        A row is an item; of an inference, a row of its output.
+        A row is an item; of an inference, a row of its output. Of a run that was opened, those of `rows`.
         """
+        if self._session is None and self._summary is None:
+            yield from self.rows()
+            return
         with read_only(self.folder) as store:
             of_output = _is_inference(store)
         while (item := self._next_ended()) is not None:
@@ -150,6 +174,9 @@ class Run:
             return self._summary.state
         if isinstance(self._failure, ClusterLost):
             return "interrupted"
+        if self._thread is None:
+            with read_only(self.folder) as store:
+                return str(store.state())
         return "failed" if self._failure is not None else "running"
 
     @property
@@ -171,6 +198,18 @@ class Run:
         """
         with read_only(self.folder) as store:
             return inference.table(store) if _is_inference(store) else store.table()
+
+    def logs(self, item: str | None = None) -> str:
+        """What the run, or one of its items, wrote to its output so far."""
+        with read_only(self.folder) as store:
+            return b"".join(logs_of(store, item)).decode(errors="replace")
+
+    def files(self, item: str | None = None) -> list[str]:
+        """Paths of the files that the items, or one of them, left in SHOAL_ITEM_DIR, in order."""
+        with read_only(self.folder) as store:
+            names = ("items",) if item is None else ("items", store.item(item).item.id)
+        found = os.walk(os.path.join(self.folder, *names))
+        return sorted(os.path.join(folder, name) for folder, _, files in found for name in files)
 
     def __repr__(self) -> str:
         return f"<Run {self.id}: {self.state}>"

@@ -60,7 +60,7 @@ def inputs_before(store: RunStore, info: RunInfo) -> int:
 
 def in_words(store: RunStore) -> list[str]:
     """What the run came to, as lines; none before its first session has ended."""
-    document = store.get("infer")
+    document = store.kept().document
     if not document:
         return []
     from shoal.work.infer.summary import in_words as worded
@@ -70,7 +70,7 @@ def in_words(store: RunStore) -> list[str]:
 
 def decisions(store: RunStore) -> list[dict[str, Any]]:
     """What was found out while it ran: name, choice, why."""
-    found: list[dict[str, Any]] = (store.get("infer") or {}).get("decisions", [])
+    found: list[dict[str, Any]] = (store.kept().document or {}).get("decisions", [])
     return found
 
 

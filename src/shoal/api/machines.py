@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from shoal.engine import fitting
-from shoal.model import Need, Node, Plan
+from shoal.model import Asks, Node, Plan
 
 if TYPE_CHECKING:
     from shoal.api.copying import Copying
@@ -53,10 +53,10 @@ class Machines:
         self.file = file
         self._tell = tell
 
-    def ensure_room(self, need: Need) -> int:
-        """How many such workers there is room for; raises `CannotPlace` when there is none."""
-        fitting.ensure_possible([need], self.nodes)
-        return fitting.capacity(need, self.nodes)
+    def ensure_room(self, asks: Asks) -> None:
+        """Raises `CannotPlace` when there is no room for one of the groups, even were the nodes empty."""
+        for group in asks:
+            fitting.ensure_possible(group, self.nodes)
 
     def ensure_shippable(self, folder: str) -> None:
         """Raises `SpecError` when the workload's folder is too large for the way to these nodes."""
@@ -64,18 +64,18 @@ class Machines:
     def ensure_reachable(self, paths: Mapping[str, str]) -> None:
         """Raises `SpecError` when workers would not find these files and folders of this machine, by their keys."""
 
-    def ready(self, need: Need) -> None:
+    def ready(self, asks: Asks) -> None:
         """Bring up and join what is needed to begin. `close` has to follow; the thread that calls it has to drive."""
 
-    def at_first(self, need: Need) -> list[Node]:
-        """The nodes that a run of such workers begins with."""
+    def at_first(self, asks: Asks) -> list[Node]:
+        """The nodes that a run which asks for this begins with."""
         return list(self.nodes)
 
-    def with_growth(self, plan: Plan, need: Need) -> Plan:
+    def with_growth(self, plan: Plan, asks: Asks) -> Plan:
         """A plan for the nodes at first, less what nodes save that will be started while it runs."""
         return plan
 
-    def growing(self, need: Need, alive: Callable[[], Sequence[Node]]) -> Growing | None:
+    def growing(self, asks: Asks, alive: Callable[[], Sequence[Node]]) -> Growing | None:
         """Who starts more nodes while the run needs them; None where there are always as many."""
         return None
 
@@ -111,6 +111,12 @@ class Machines:
         """Say something to the person who waits."""
         self._tell(line)
 
+    def holders(self, run: str) -> Sequence[str]:
+        """The other runs that hold places on these nodes now."""
+        from shoal.engine.local.leases import holders
+
+        return holders(self.scope, run)
+
     def engine(self, root: str, folder: str, session: str) -> Engine:
         """An engine for a run, once `ready`: `root` is the run's folder, `folder` the workload's."""
         from shoal.engine.local.engine import LocalEngine
@@ -126,7 +132,7 @@ def machines(cluster: str | None, tell: Tell = lambda line: None) -> Machines:
     if cluster is None:
         from shoal.cluster import inventory
 
-        return Machines([inventory.this_machine()], "machine")
+        return Machines([inventory.this_machine()], "machine", tell=tell)
     from shoal.api.clusters import is_virtual, load
 
     found, file = load(cluster), os.path.abspath(cluster)

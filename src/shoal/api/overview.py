@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,15 +10,14 @@ from shoal.api.display import words
 from shoal.api.reading import open_run
 from shoal.api.trials import Trials, trials
 from shoal.cluster.here import Here
+from shoal.model.record import RunEvent, WorkerUse
 from shoal.plan.usl import Usl
-from shoal.shape.pool import WorkerUse
 from shoal.store import RunInfo, RunStore
 
 MOST_REASONS = 1000
 """Different ones that are told apart; what comes later counts as others."""
 REASONS_SHOWN = 10
-MOST_CHANGES = 50
-ENDED = ("succeeded", "failed", "stopped")
+MOST_EVENTS = 50
 
 
 class Reason(NamedTuple):
@@ -72,8 +70,8 @@ class Overview(NamedTuple):
     """Of the plan."""
     found_out: list[Mapping[str, Any]]
     """While it ran."""
-    changes: list[Mapping[str, Any]]
-    """Nodes that were started and ended for it: the latest."""
+    events: list[RunEvent]
+    """What happened to it, with reasons: the latest."""
     workers: list[WorkerUse]
     """Of its last session; none before that has ended."""
     failures: Reasons
@@ -82,24 +80,24 @@ class Overview(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        return self.info.state in ENDED
+        return self.info.state.has_ended
 
 
 def overview(run: str) -> Overview:
     """A run by id, unique prefix, name or `last`, as it is now, whatever its state. Takes no lock."""
     with open_run(run) as store:
         now = Here().now()
-        info = store.info(now)
+        info, kept = store.info(now), store.kept()
         is_inference = info.kind == "infer"
         return Overview(
             info,
             now,
-            store.get("results") or os.path.join(store.folder, "results.csv"),
-            list(store.get("notes", [])),
+            store.results_path(),
+            list(kept.notes),
             list((store.plan() or {}).get("decisions") or []),
             list(inference.decisions(store)),
-            list(store.get("scaling", []))[-MOST_CHANGES:],
-            [WorkerUse(**use) for use in store.get("workers", [])],
+            store.events()[-MOST_EVENTS:],
+            list(kept.workers),
             _reasons((row["item"], words.sentence(row["error"])) for row in store.rows(("failed",))),
             None if is_inference else trials(store, info.started or info.created),
             _inference(store, info) if is_inference else None,
@@ -123,8 +121,8 @@ def _reasons(failed: Iterable[tuple[str, str]]) -> Reasons:
 
 
 def _inference(store: RunStore, info: RunInfo) -> Inference:
-    recorded: Mapping[str, Any] | None = store.get("infer")
-    is_final = recorded is not None and info.state in ENDED
+    recorded = store.kept().document
+    is_final = recorded is not None and info.state.has_ended
     document = recorded if recorded is not None and is_final else inference.so_far(store, info.seconds)
     found: Mapping[str, Any] = (recorded or {}).get("curves") or {}
     return Inference(document, is_final, [_curve(kind, each) for kind, each in found.items()])

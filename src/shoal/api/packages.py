@@ -6,7 +6,7 @@ from shoal.api.machines import Machines
 from shoal.engine import modules
 from shoal.errors import Problem, several
 from shoal.model import Decision
-from shoal.work.job import PoolJob
+from shoal.work.job import Job
 
 KNOWN_AS = {
     "cv2": "opencv-python",
@@ -28,7 +28,7 @@ EXTRAS = {
 """Modules of inference, and the extras of Shoal that bring them."""
 
 
-def decision(job: PoolJob, where: Machines) -> tuple[Decision, ...]:
+def decision(job: Job, where: Machines) -> tuple[Decision, ...]:
     """What is done about `requirements:`, and why; nothing for a workload without."""
     wanted = job.packages
     if not wanted.lines:
@@ -50,7 +50,7 @@ def decision(job: PoolJob, where: Machines) -> tuple[Decision, ...]:
     return (Decision("packages", "install", why),)
 
 
-def announcement(job: PoolJob) -> str | None:
+def announcement(job: Job) -> str | None:
     """What a person should know who would otherwise wonder what takes so long on this machine."""
     if not job.packages.lines:
         return None
@@ -60,7 +60,7 @@ def announcement(job: PoolJob) -> str | None:
     return None if found.complete else f"Installing {', '.join(found.missing)}"
 
 
-def equip(job: PoolJob, where: Machines) -> None:
+def equip(job: Job, where: Machines) -> None:
     """Have the workload's packages on machines that are `ready`. May take minutes the first time, nothing later.
 
     Raises `SpecError` when a package cannot be had, or when the code imports one that nobody asked for.
@@ -75,7 +75,7 @@ def equip(job: PoolJob, where: Machines) -> None:
     where.equipped = True
 
 
-def _equip(job: PoolJob, where: Machines) -> None:
+def _equip(job: Job, where: Machines) -> None:
     wanted = job.packages
     if wanted.lines and not where.embedded:
         _equip_ray(job, where)
@@ -89,16 +89,16 @@ def _equip(job: PoolJob, where: Machines) -> None:
         raise several(missing)
 
 
-def _equip_ray(job: PoolJob, where: Machines) -> None:
+def _equip_ray(job: Job, where: Machines) -> None:
     from shoal.engine.ray.nodes import alive
     from shoal.engine.ray.packages import NodePackages
 
-    on_nodes = NodePackages(job.packages, job.need)
+    on_nodes = NodePackages(job.packages, job.asks())
     on_nodes.prepare(alive())
     where.on_nodes = on_nodes
 
 
-def problems(job: PoolJob, where: Machines) -> list[Problem]:
+def problems(job: Job, where: Machines) -> list[Problem]:
     """The modules that the code is certain to import and that are not there. Nothing is imported to find out.
 
     Not on a Ray cluster, whose nodes have what they have; nor while the packages are yet to be installed.
@@ -120,7 +120,7 @@ def problems(job: PoolJob, where: Machines) -> list[Problem]:
     ]
 
 
-def _hint(name: str, job: PoolJob) -> str:
+def _hint(name: str, job: Job) -> str:
     package = KNOWN_AS.get(name, name)
     if job.packages.lines:
         return f"Add the package that has it to requirements: (is it {package}?)"

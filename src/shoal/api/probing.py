@@ -11,7 +11,8 @@ from shoal.api.running import new_session
 from shoal.api.summary import Summary
 from shoal.api.workloads import Prepared
 from shoal.cluster.here import Here
-from shoal.shape.pool import Ended, Progress
+from shoal.engine import fitting
+from shoal.shape.base import Ended, Progress
 from shoal.store import find_home
 from shoal.store import remove as remove_run
 
@@ -47,7 +48,7 @@ def probe(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) 
 def _measure(prepared: Prepared, cluster: str | None, here: Here) -> Summary:
     where = machines(cluster)
     prepared.job.fit(where.nodes, here=where.here)
-    enough = _Enough(max(3, 2 * where.ensure_room(prepared.job.need)))
+    enough = _Enough(max(3, 2 * sum(fitting.slots(prepared.job.asks(), node) for node in where.nodes)))
     session = new_session(prepared, where, here, enough)
     enough.stop = session.stop
     return session.drive()

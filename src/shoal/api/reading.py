@@ -89,16 +89,18 @@ def averages(store: RunStore, *, best: int | None = None) -> Averages:
 def logs(run: str, item: str | None = None, *, follow: bool = False) -> Iterator[bytes]:
     """What a run, or one of its items, wrote. With `follow`, goes on until the run has ended."""
     with open_run(run) as store:
-        if item is not None:
-            yield from _item_log(store, item, follow)
-        else:
-            yield from _all_logs(store, follow)
+        yield from logs_of(store, item, follow=follow)
+
+
+def logs_of(store: RunStore, item: str | None, *, follow: bool = False) -> Iterator[bytes]:
+    """The same of a run that is open."""
+    return _all_logs(store, follow) if item is None else _item_log(store, item, follow)
 
 
 def _item_log(store: RunStore, item: str, follow: bool) -> Iterator[bytes]:
     here = Here()
     log = store.item(item).log
-    while log is None and follow and store.state() in ("queued", "running"):
+    while log is None and follow and store.state().is_active:
         here.pause(0.1)
         log = store.item(item).log
     if log is None:
@@ -106,7 +108,7 @@ def _item_log(store: RunStore, item: str, follow: bool) -> Iterator[bytes]:
         raise NotFound(f"{item} has no log: it is {record.state}.", hint=record.error)
     position = log.start
     while True:
-        ended = not follow or store.state() not in ("queued", "running")
+        ended = not follow or not store.state().is_active
         now = store.item(item).log or log
         if now.file != log.file:
             log, position = now, now.start
@@ -123,7 +125,7 @@ def _all_logs(store: RunStore, follow: bool) -> Iterator[bytes]:
     here = Here()
     positions: dict[str, int] = {}
     while True:
-        ended = not follow or store.state() not in ("queued", "running")
+        ended = not follow or not store.state().is_active
         folder = os.path.join(store.folder, "logs")
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         for name in (name for name in names if name.endswith(".log")):
@@ -173,7 +175,7 @@ def get(run: str, item: str | None = None, *, to: str | None = None) -> str:
 
 def _instead(store: RunStore) -> str | None:
     """Where to look: what an inference makes is not in the folders of its items."""
-    output = store.get("results")
+    output = store.kept().results
     return f"The output of an inference is in {output}" if output else None
 
 

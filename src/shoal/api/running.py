@@ -15,10 +15,9 @@ from shoal.api.summary import Summary
 from shoal.api.workloads import Prepared
 from shoal.cluster.base import Tell
 from shoal.cluster.here import Here
-from shoal.engine import fitting
 from shoal.errors import Problem, ShoalError, SpecError, several
-from shoal.model import Plan
-from shoal.shape.pool import Watcher
+from shoal.model import Plan, RunState
+from shoal.shape.base import Watcher
 from shoal.store import (
     RunStore,
     ensure_own,
@@ -30,7 +29,7 @@ from shoal.store import (
 from shoal.store import remove as remove_run
 from shoal.store.learned import recall_learned
 from shoal.store.profiles import recall
-from shoal.work.job import Past, PoolJob
+from shoal.work.job import Job, Past
 
 if TYPE_CHECKING:
     from shoal.api.handle import Run
@@ -111,7 +110,7 @@ def new_session(
     _ensure_possible(prepared.job, where)
     home = home_for_new_runs(here.folder, here.environment)
     plan_ = _plan(prepared, where, home)
-    where.ready(prepared.job.need)
+    where.ready(prepared.job.asks())
     try:
         packages.equip(prepared.job, where)
         session = _begin(prepared, where, here, home, plan_, run_id)
@@ -123,11 +122,11 @@ def new_session(
     return session
 
 
-def _ensure_possible(job: PoolJob, where: Machines) -> None:
+def _ensure_possible(job: Job, where: Machines) -> None:
     """Raises `SpecError` when these machines cannot run it: no room, no way to its files."""
     job.fit(where.nodes, here=where.here)
-    where.ensure_room(job.need)
-    where.ensure_shippable(job.factory.folder)
+    where.ensure_room(job.asks())
+    where.ensure_shippable(job.folder)
     where.ensure_reachable(job.local_paths())
 
 
@@ -164,7 +163,7 @@ def _begin(
 
 
 def _leave(store: RunStore, here: Here) -> None:
-    never_began = store.state() == "queued"
+    never_began = store.state() is RunState.QUEUED
     store.close()
     if never_began:
         with suppress(ShoalError):  # Why it could not begin is what the person should hear.
@@ -196,14 +195,14 @@ def resume(
     store = succession.opened(home, found, cluster, take_over, here, tell)
     try:
         seals.ensure_trusted(store, lambda: _again(store).spec, here, trust, tell)
-        if not failed and store.state() == "succeeded" and not _more(store):
+        if not failed and store.state() is RunState.SUCCEEDED and not _more(store):
             summary = summarize(store)
             store.close()
             return summary
         prepared = _again(store)
         where = machines(cluster or store.document.get("cluster"), tell)
         _ensure_possible(prepared.job, where)
-        where.ready(prepared.job.need)
+        where.ready(prepared.job.asks())
         try:
             packages.equip(prepared.job, where)
             session = Session(store, prepared.job, where, here, failed=failed)
@@ -251,6 +250,15 @@ def resume_run(
     return handle
 
 
+def open_run(run: str) -> Run:
+    """A run of before, or one that another process drives: by id, unique prefix, name (its latest), or `last`."""
+    from shoal.api import reading
+    from shoal.api.handle import Run
+
+    with reading.open_run(run) as store:
+        return Run.opened(store.run, store.folder)
+
+
 class _Over(Exception):  # noqa: N818 - not an error: there is nothing left to do
     def __init__(self, summary: Summary) -> None:
         super().__init__(summary.run)
@@ -296,7 +304,7 @@ def _more(store: RunStore) -> bool:
     )
 
 
-def stop(run: str) -> str:
+def stop(run: str) -> RunState:
     """Ask a run to end, and wait until it has: its state then."""
     here = Here()
     home, name = run_to_change(run)
@@ -312,7 +320,7 @@ def stop(run: str) -> str:
         here.pause(0.05)
         waited += 0.05
     with RunStore.open(home, name, write=False, now=here.now()) as store:
-        return str(store.state())
+        return store.state()
 
 
 def plan(
@@ -327,11 +335,11 @@ def plan(
 def _plan(prepared: Prepared, where: Machines, home: str) -> Plan:
     job = prepared.job
     job.fit(where.nodes, here=where.here)
-    need = job.need
-    where.ensure_room(need)
-    nodes = where.at_first(need)
+    asks = job.asks()
+    where.ensure_room(asks)
+    nodes = where.at_first(asks)
     profile, learned = recall(home, job.fingerprint), recall_learned(home, job.fingerprint)
-    made = where.with_growth(job.plan(nodes, fitting.capacity(need, nodes), profile, learned), need)
+    made = where.with_growth(job.plan(nodes, profile, learned), asks)
     return made._replace(decisions=(*made.decisions, *packages.decision(prepared.job, where)))
 
 

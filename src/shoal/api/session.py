@@ -1,9 +1,9 @@
-"""One driver at work on one run: store, engine and pool put together, and taken apart again whatever happens."""
+"""One driver at work on one run: store, engine and shape put together, and taken apart again whatever happens."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,14 +15,15 @@ from shoal.api.watching import Watchers
 from shoal.cluster.here import Here
 from shoal.errors import ClusterLost, FileError, ShoalError, StoreError, TakenOver
 from shoal.files.suspension import suspended_at
-from shoal.model import Item, Outcome
+from shoal.model import Item, ItemState, Outcome, RunState
+from shoal.model.states import UNFINISHED
 from shoal.plan.durations import Durations
-from shoal.shape.pool import Ended, Pool, Progress, Watcher, WorkerUse
+from shoal.shape.base import Ended, Progress, Watcher, drive
 from shoal.store import RunInfo, RunStore
 from shoal.store.driver import BEAT_S, Driver
 from shoal.store.learned import recall_learned, remember_learned
 from shoal.store.profiles import recall, remember
-from shoal.work.job import Conclusion, Learned, Past, PoolJob, Recorded
+from shoal.work.job import Conclusion, Job, Learned, Past, Recorded, Setting
 
 STOP_FILE = "stop"
 LOOK_S = 0.25
@@ -34,7 +35,7 @@ class Session:
     def __init__(
         self,
         store: RunStore,
-        job: PoolJob,
+        job: Job,
         machines: Machines,
         here: Here,
         *,
@@ -49,6 +50,7 @@ class Session:
         self._resumed = store.turn() > 0
         self._next_look, self._next_beat = 0.0, self._began + BEAT_S
         self._watchers = Watchers([self])
+        self._waits: str | None = None
         self._stop_file = os.path.join(store.folder, STOP_FILE)
         job.begin(store.run, store.home, resumed=self._resumed)
         try:
@@ -64,7 +66,7 @@ class Session:
         """What has begun in the record, and cannot begin: others must not take it for running."""
         with suppress(ShoalError):
             if self.store.is_driven_here:
-                self.store.set_state("interrupted", self._here.now())
+                self.store.set_state(RunState.INTERRUPTED, self._here.now())
 
     def _set_up(self, failed: bool) -> None:
         """From here on the run is this driver's."""
@@ -74,22 +76,21 @@ class Session:
         past = self._past()
         waiting = self._waiting() if past.waiting else iter(())
         if (results := job.results()) is not None:
-            store.put("results", results)
-        self._engine = machines.engine(store.folder, job.factory.folder, str(self._turn.number))
+            store.keep(store.kept()._replace(results=results))
+        self._engine = machines.engine(store.folder, job.folder, str(self._turn.number))
         try:
-            self._pool = Pool(
-                self._engine,
-                store.journal(),
-                job.factory._replace(env={**job.factory.env, "SHOAL_RUN": store.run}),
-                job.need,
-                job.source(past),
-                job.policy,
-                resumed=waiting,
-                durations=self._durations(),
-                watcher=self._watchers,
-                guide=job.guide(self._engine.nodes),
+            self._shape = job.shape(
+                Setting(
+                    self._engine,
+                    store.journal(),
+                    {"SHOAL_RUN": store.run},
+                    past,
+                    waiting,
+                    self._durations(),
+                    self._watchers,
+                )
             )
-            self._growing = machines.growing(job.need, self._engine.nodes)
+            self._growing = machines.growing(job.asks(), self._engine.nodes)
             weight = job.weight()
             if self._growing is not None and weight is not None:
                 self._growing.measure(weight)
@@ -107,7 +108,7 @@ class Session:
         self._watchers.add(watcher)
 
     def stop(self) -> None:
-        self._pool.stop()
+        self._shape.stop()
 
     def drive(self) -> Summary:
         """Run until everything has ended or `stop` was called; then the results are written and the lock is free.
@@ -128,7 +129,7 @@ class Session:
 
     def _drive(self) -> Summary:
         try:
-            self._pool.run()
+            drive(self._shape)
         except TakenOver:
             self._engine.close()
             raise
@@ -155,7 +156,7 @@ class Session:
             raise
 
     def _once_mended(self, error: FileError) -> str:
-        again = " --failed" if self.store.counts().get("failed") else ""
+        again = " --failed" if self.store.counts().get(ItemState.FAILED) else ""
         return f"{error.hint or 'Look at what is wrong there.'} Then: shoal resume {self.store.run}{again}"
 
     def _leave(self, *, replaced: bool = False) -> None:
@@ -168,7 +169,7 @@ class Session:
         finally:
             self._machines.close()
 
-    # A watcher of its own pool.
+    # A watcher of its own shape.
 
     def durable(self, ended: Sequence[Ended]) -> None:
         """Nothing: the store has them."""
@@ -183,16 +184,35 @@ class Session:
         if progress.now >= self._next_beat:
             self._next_beat = progress.now + BEAT_S
             self._beat()
+        self._look_for_room(progress)
+        self._record_changes()
         if os.path.exists(self._stop_file):
-            self._pool.stop()
+            self._shape.stop()
+
+    def _look_for_room(self, progress: Progress) -> None:
+        """While it has no worker because of others: say what it waits for, and behind whom."""
+        waits = progress.waiting and not progress.workers
+        behind = self._machines.holders(self.store.run) if waits else ()
+        asked = " and ".join(need.words for need in self.job.asks()[0])
+        said = f"{asked}, held by {', '.join(behind)}" if behind else None
+        if said == self._waits:
+            return
+        self._waits = said
+        _unless_disk_is_full(lambda: self.store.keep(self.store.kept()._replace(waits=said)))
+        if said is not None:
+            self._machines.tell(f"{self.store.run} waits for {said}")
+
+    def _record_changes(self) -> None:
+        """What was done to the cluster for this run, durably: items may take hours until their next commit."""
+        changes = [] if self._growing is None else list(self._growing.changes())
+        journal = self.store.journal()
+        for change in changes:
+            journal.noted(*change)
+        if changes:
+            _unless_disk_is_full(journal.commit)
 
     def _beat(self) -> None:
-        try:
-            self.store.beat(self._here.now())
-        except TakenOver:
-            raise
-        except StoreError:
-            return  # Commits see to a disk that is full.
+        _unless_disk_is_full(lambda: self.store.beat(self._here.now()))
 
     # Before.
 
@@ -200,7 +220,7 @@ class Session:
         if not self._resumed:
             return Past(learned=self._learned(), turn=self._turn)
         counts = self.store.counts()
-        waiting = sum(counts.get(state, 0) for state in ("waiting", "running", "stopped"))
+        waiting = sum(counts.get(state, 0) for state in UNFINISHED)
         return Past(
             self.store.highest_number() + 1,
             self.store.known_contents(),
@@ -217,7 +237,7 @@ class Session:
     def _recorded(self) -> Iterator[Recorded]:
         for record in self.store.items():
             item, state = record.item, record.state
-            outcome = Outcome(state, record.metrics) if state in ("done", "failed", "pruned") else None
+            outcome = None if state in UNFINISHED else Outcome(state, record.metrics)
             reports = self.store.reports(item.seq)
             yield Recorded(
                 item, outcome, [(each.step, each.metrics) for each in reports if each.step is not None]
@@ -229,7 +249,7 @@ class Session:
             if self.job.still_wanted(item):
                 yield item
             else:
-                outcome = Outcome("stopped", error="its row is no longer in the table")
+                outcome = Outcome(ItemState.STOPPED, error="its row is no longer in the table")
                 self.store.journal().ended(item.seq, item.attempt, item.used, "", self._began, outcome)
 
     def _durations(self) -> Durations:
@@ -247,11 +267,11 @@ class Session:
 
     def _interrupt(self, error: ClusterLost) -> None:
         """The cluster is gone, the driver is not: all that was heard is kept, and the rest can be resumed."""
-        self._pool.abandon(str(error))
+        self._shape.abandon(str(error))
         try:
             self.store.journal().commit()
             self.store.write_results()
-            self.store.set_state("interrupted", self._here.now())
+            self.store.set_state(RunState.INTERRUPTED, self._here.now())
         except ShoalError:
             return
 
@@ -259,7 +279,7 @@ class Session:
         """The driver itself failed: say so in the run, as far as the store still can."""
         try:
             self.store.journal().commit()
-            self.store.set_state("failed", self._here.now())
+            self.store.set_state(RunState.FAILED, self._here.now())
         except ShoalError:
             return
 
@@ -267,43 +287,37 @@ class Session:
         now = self._here.now()
         with suppress(*UNSEEN):  # Who publishes something asks again, and does not go on unseen.
             self._turn.ensure()
-        self.store.journal().commit()  # Items that are no longer asked for never went through the pool.
+        self.store.journal().commit()  # Items that are no longer asked for never went through the shape.
         counts = self.store.counts()
         conclusion = self._conclude()
         state = self._state(counts, conclusion)
-        self.store.put("workers", [use._asdict() for use in self._pool.worker_uses()])
-        if self._growing is not None:
-            self.store.put("scaling", self._growing.changes)
+        self._record_changes()
         self._tidy()
         suspended_at("end")
         self.store.write_results()
         self.store.set_state(state, now)
-        if state == "succeeded":
+        if state == RunState.SUCCEEDED:
             with suppress(*UNSEEN):  # It only cleans up.
                 self.job.tidy(self._turn)
         self._learn(now)
         remember_learned(self.store.home, self.job.fingerprint, conclusion.learned, now=now)
-        return summarize(self.store, workers=self._pool.worker_uses())
+        return summarize(self.store, workers=self._shape.worker_uses())
 
     def _conclude(self) -> Conclusion:
         """What the kind has to say, kept with the run."""
-        done = ((record.item, record.metrics) for record in self.store.items(("done",)))
+        done = ((record.item, record.metrics) for record in self.store.items((ItemState.DONE,)))
         conclusion = self.job.conclude(done, self.store.info(self._here.now()).seconds, self._turn)
-        for key, value in (
-            ("notes", list(conclusion.notes)),
-            (self.job.kind, dict(conclusion.document)),
-        ):
-            if value:
-                self.store.put(key, value)
+        kept = self.store.kept()
+        notes, document = conclusion.notes or kept.notes, dict(conclusion.document) or kept.document
+        self.store.keep(kept._replace(notes=notes, workers=self._shape.worker_uses(), document=document))
         return conclusion
 
-    def _state(self, counts: Any, conclusion: Conclusion) -> str:
-        if self._pool.stopped_by_failures:
-            return "failed"  # However many failures are allowed: not everything was tried.
-        if self._pool.stopping:
-            return "stopped"
-        failed = conclusion.failed or counts.get("failed", 0) > self.job.failures
-        return "failed" if failed else "succeeded"
+    def _state(self, counts: Mapping[str, int], conclusion: Conclusion) -> RunState:
+        verdict = self._shape.verdict()
+        if verdict is not None:
+            return verdict  # However many failures are allowed: not everything was tried.
+        failed = conclusion.failed or counts.get(ItemState.FAILED, 0) > self.job.failures
+        return RunState.FAILED if failed else RunState.SUCCEEDED
 
     def _tidy(self) -> None:
         """Folders that workers were killed in, and that nothing was left in."""
@@ -318,14 +332,24 @@ class Session:
 
     def _learn(self, now: float) -> None:
         measured = ((content, seconds) for content, _, seconds, _ in self.store.durations() if content)
-        uses = self._pool.worker_uses()
+        uses = self._shape.worker_uses()
         startup = sum(use.startup_s for use in uses) / len(uses) if uses else None
         remember(self.store.home, self.job.fingerprint, "machine", measured, now=now, startup_s=startup)
 
 
+def _unless_disk_is_full(write: Callable[[], None]) -> None:
+    """The commits of items see to a disk that is full."""
+    try:
+        write()
+    except TakenOver:
+        raise
+    except StoreError:
+        return
+
+
 def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:
     """What is to be said of a run that is not running."""
-    info = store.info()
+    info, kept = store.info(), store.kept()
     return Summary(
         info.run,
         info.kind,
@@ -333,12 +357,12 @@ def summarize(store: RunStore, workers: Sequence[Any] = ()) -> Summary:
         info.items,
         info.seconds,
         info.predicted_seconds,
-        store.get("results") or os.path.join(store.folder, "results.csv"),
+        store.results_path(),
         info.best,
         store.folder,
-        workers or [WorkerUse(**use) for use in store.get("workers", [])],
-        [*_notes(info), *store.get("notes", [])],
-        store.get("infer"),
+        workers or kept.workers,
+        [*_notes(info), *kept.notes],
+        kept.document if info.kind == "infer" else None,
     )
 
 
@@ -349,7 +373,7 @@ def all_items(store: RunStore) -> Iterator[Item]:
 
 def _notes(info: RunInfo) -> list[str]:
     """What a person should know, and would not see."""
-    if info.objective is not None and info.best is None and info.items.get("done"):
+    if info.objective is not None and info.best is None and info.items.get(ItemState.DONE):
         metric = info.objective[0]
         return [
             f"no trial reported a number as {metric!r}, which objective: asks for; so there is no best one."

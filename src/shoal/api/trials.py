@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal.api.display import words
+from shoal.model.states import WITH_RESULT
 from shoal.spec.cell import RESERVED
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ MOST_VALUES = 20
 """Words that a parameter may have to be drawn; one with more is as good as a name."""
 MOST_NODES = 30
 BEST = 20
-DONE = ("done", "cached")
 _UNHASHABLE = (list, dict)
 
 
@@ -90,7 +90,7 @@ def trials(store: RunStore, began: float) -> Trials:
     for row in store.rows():
         for name in given:
             seen[name].add(row[name])
-        if row["state"] not in DONE:
+        if row["state"] not in WITH_RESULT:
             continue
         if row["seconds"] is not None:
             durations.setdefault(row["node"] or "", array("d")).append(row["seconds"])
@@ -142,7 +142,7 @@ def _metric(store: RunStore) -> tuple[str | None, str | None]:
     if objective is not None:
         name, goal = objective
         return next((each for each in (f"metric.{name}", name) if each in metrics), None), goal
-    first = list(islice(store.rows(DONE), MOST_POINTS))
+    first = list(islice(store.rows(WITH_RESULT), MOST_POINTS))
     return next(
         (each for each in metrics if any(number(row.get(each)) is not None for row in first)), None
     ), None

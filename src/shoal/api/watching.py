@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.shape.pool import Ended, Progress, Watcher
+from shoal.shape.base import Ended, Progress, Watcher
 
 
 class Watchers:

@@ -1,6 +1,6 @@
 """What would be: how long a workload would take on other numbers of nodes.
 
-The same pool that runs workloads runs here on the simulation engine, with durations that were measured before.
+The same shape that runs the workload runs here on the simulation engine, with durations that were measured before.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from shoal.model import Factory, Item, Node, Prediction
 from shoal.model.profile import Profile
 from shoal.plan.durations import Durations
 from shoal.plan.prediction import interval
-from shoal.shape.pool import Pool
+from shoal.shape.base import drive
 from shoal.store import MemoryJournal, home_for_new_runs
 from shoal.store.learned import recall_learned
 from shoal.store.profiles import recall
-from shoal.work.job import Past, PoolJob
+from shoal.work.job import Job, Setting
 
 MOST_ITEMS = 20_000
 """Beyond this a simulation takes too long to wait for."""
@@ -54,7 +54,7 @@ def _like(node: Node, count: int) -> list[Node]:
     return [node._replace(host=f"node{n}") for n in range(count)]
 
 
-def _simulate(job: PoolJob, profile: Profile, nodes: Sequence[Node]) -> Prediction:
+def _simulate(job: Job, profile: Profile, nodes: Sequence[Node]) -> Prediction:
     def model(factory: Factory, item: Item) -> Behaviour:
         return Behaviour(profile.seconds.get(item.content, profile.mean_s))
 
@@ -62,9 +62,6 @@ def _simulate(job: PoolJob, profile: Profile, nodes: Sequence[Node]) -> Predicti
     known.tell_all((content, {}, seconds) for content, seconds in profile.seconds.items())
     world = SimWorld(nodes, model, startup=lambda factory: Startup(profile.startup_s or 0.1))
     engine = world.connect()
-    pool = Pool(
-        engine, MemoryJournal(), job.factory, job.need, job.source(Past()), job.policy, durations=known
-    )
-    pool.run()
+    drive(job.shape(Setting(engine, MemoryJournal(), durations=known)))
     engine.close()
     return interval(world.now(), profile.noise_s, len(profile.seconds), sum(node.cpu for node in nodes))

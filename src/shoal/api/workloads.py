@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 from shoal import spec as specs
 from shoal.errors import SpecError
 from shoal.spec import Workload
-from shoal.work.job import PoolJob
+from shoal.work.job import Job
 
 
 class Prepared(NamedTuple):
     """A checked workload, and all that a resume needs to make it again."""
 
     spec: Workload
-    job: PoolJob
+    job: Job
     document: dict[str, Any]
     rows: Sequence[Mapping[str, Any]] | None = None
     """The rows of a function run, to be kept with it."""
@@ -48,7 +48,7 @@ def what_runs(spec: Workload) -> str:
     return ", ".join(f"{name} {value}" for name, value in named if value is not None)
 
 
-def job_of(spec: Workload, *, limit: int | None = None, pickle: str | None = None) -> PoolJob:
+def job_of(spec: Workload, *, limit: int | None = None, pickle: str | None = None) -> Job:
     """The job of a spec, by its kind."""
     from shoal.spec import Infer, Sweep
 

@@ -55,7 +55,7 @@ def _install(prepared: Prepared, where: Machines) -> None:
     from shoal.api import packages
 
     if where.embedded:
-        where.ensure_room(prepared.job.need)
+        where.ensure_room(prepared.job.asks())
         news = packages.announcement(prepared.job)
         if news is not None:
             _say(news)

@@ -62,7 +62,7 @@ def _tell_results(store: RunStore, summary: Summary) -> list[str]:
     """Print what the run gave; the lines that are to be said of it."""
     if summary.kind == "infer":
         return _tell_inference(store, summary)
-    if (store.get(summary.kind) or {}).get("average"):
+    if (store.kept().document or {}).get("average"):
         from shoal.cli import averaging
 
         return [*averaging.tell_averages(store), *_end(summary, _first_failures(store, summary))]

@@ -102,7 +102,7 @@ def echo_rows(store: RunStore, form: str, most_on_screen: int) -> None:
         return
     first = list(islice(rows, most_on_screen if is_terminal() else None))
     if not first:
-        say("There are no rows yet." if store.state() in ("queued", "running") else "There are no rows.")
+        say("There are no rows yet." if store.state().is_active else "There are no rows.")
         return
     hidden = tables.show(list(first[0]), first)
     if next(rows, None) is not None:

@@ -22,7 +22,7 @@ def stop_command(run: str) -> int:
     with open_run(run) as store:
         name = store.run
     state = running.stop(name)
-    if state in ("running", "queued"):
+    if state.is_active:
         say(f"{name} was asked to stop, but is still {state}.")
         return 1
     say(f"{name}: {state}. Go on with: shoal resume {name}")

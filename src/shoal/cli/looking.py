@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +14,17 @@ from shoal.api.display import words
 from shoal.cli import tables
 from shoal.cli.options import json_option, run_argument
 from shoal.cli.output import Row, echo, echo_json, echo_json_rows, is_terminal, local_time, say, timestamp
+from shoal.model import RunState
 from shoal.model.item import shown
+from shoal.model.record import NODE, Attempt
 from shoal.units import format_seconds
 
 if TYPE_CHECKING:
     from shoal.store import ItemRecord, RunInfo, RunStore
 
 ITEMS_SHOWN = 20
+ATTEMPTS_SHOWN = 5
 ROWS_ON_SCREEN = 1000
-ENDED = ("succeeded", "failed", "stopped")
 
 
 @click.command("ls")
@@ -85,20 +87,36 @@ def _document(info: RunInfo, store: RunStore, why: bool) -> dict[str, Any]:
         document[name] = timestamp(document[name])
     if info.objective is not None:
         document["objective"] = {"metric": info.objective[0], "goal": info.objective[1]}
-    document["results"] = store.get("results") or os.path.join(info.folder, "results.csv")
+    document["results"] = store.results_path()
+    document["waits"] = _waits(info, store)
     document["counts"] = info.items
-    document["items"] = [_item(record) for record in store.items()]
+    earlier = store.attempts()
+    document["items"] = [_item(record, earlier.get(record.item.seq, ())) for record in store.items()]
+    events = [event._asdict() | {"at": timestamp(event.at)} for event in store.events()]
+    document["events"] = events
     if info.kind == "infer":
-        document["infer"] = store.get("infer")
+        document["infer"] = store.kept().document
     if why:
         document["plan"] = store.plan()
         document["scaling"] = [
-            change | {"at": timestamp(change["at"])} for change in store.get("scaling", [])
+            {
+                "at": event["at"],
+                "host": event["subject"].removeprefix(NODE),
+                "change": event["what"],
+                "why": event["why"],
+            }
+            for event in events
+            if event["subject"].startswith(NODE)
         ]
     return document
 
 
-def _item(record: ItemRecord) -> dict[str, Any]:
+def _waits(info: RunInfo, store: RunStore) -> str | None:
+    """What a run that has no worker waits for, and which runs hold it."""
+    return store.kept().waits if info.state == RunState.RUNNING else None
+
+
+def _item(record: ItemRecord, earlier: Sequence[Attempt]) -> dict[str, Any]:
     return {
         "item": record.item.id,
         "state": record.state,
@@ -109,6 +127,19 @@ def _item(record: ItemRecord) -> dict[str, Any]:
         "error": record.error,
         "params": shown(record.item.params),
         "metrics": shown(record.metrics),
+        "earlier_attempts": [_attempt(each) for each in earlier],
+    }
+
+
+def _attempt(earlier: Attempt) -> dict[str, Any]:
+    return {
+        "attempt": earlier.counted,
+        "node": earlier.node,
+        "started": timestamp(earlier.started),
+        "seconds": earlier.seconds,
+        "how": earlier.how,
+        "error": earlier.error,
+        "log": earlier.log and earlier.log._asdict(),
     }
 
 
@@ -116,6 +147,8 @@ def _tell(info: RunInfo, store: RunStore) -> None:
     total = "" if info.total is None else f" of {info.total}"
     echo(f"{info.run}: {info.kind} {info.name}, {info.state}")
     echo(f"items: {words.counts(info.items, 'none yet')}{total}")
+    if waits := _waits(info, store):
+        echo(f"waits for: {waits}")
     echo(f"created: {local_time(info.created)}, took {format_seconds(info.seconds)}")
     if info.predicted_seconds is not None:
         echo(f"predicted: {words.prediction(info.predicted_seconds)}")
@@ -130,6 +163,9 @@ def _tell(info: RunInfo, store: RunStore) -> None:
 
         for line in inference.in_words(store):
             echo(line)
+    if events := store.events():
+        last = events[-1]
+        echo(f"events: {len(events)}, last {last.subject} {last.what}; --why has all, with reasons")
     echo(f"folder: {info.folder}")
     for state in ("running", "failed"):
         if info.items.get(state):
@@ -140,9 +176,15 @@ def _tell_items(store: RunStore, state: str, count: int) -> None:
     for record in islice(store.items((state,)), ITEMS_SHOWN):
         where = f" on {record.node}" if record.node else ""
         what = words.sentence(record.error) if state == "failed" else words.parameters(record.item.params)
-        echo(f"{state}: {record.item.id}{where}: {what}")
+        echo(f"{state}: {record.item.id}{where}: {what}{_earlier(store, record)}")
     if count > ITEMS_SHOWN:
         echo(f"{state}: and {count - ITEMS_SHOWN} more")
+
+
+def _earlier(store: RunStore, record: ItemRecord) -> str:
+    """How the attempts before this one ended, most recent last."""
+    ends = [f"{each.how} on {each.node}" for each in store.attempts(record.item.seq).get(record.item.seq, ())]
+    return f" (before: {', '.join(ends[-ATTEMPTS_SHOWN:])})" if ends else ""
 
 
 def _tell_why(store: RunStore) -> None:
@@ -155,8 +197,8 @@ def _tell_why(store: RunStore) -> None:
 
     for decision in inference.decisions(store):
         echo(f"found out: {_decision(decision)}")
-    for change in store.get("scaling", []):
-        echo(f"{local_time(change['at'])} {change['host']} {change['change']}\n    {change['why']}")
+    for event in store.events():
+        echo(f"{local_time(event.at)} {event.subject} {event.what}\n    {event.why}")
 
 
 def _decision(decision: dict[str, Any]) -> str:
@@ -228,7 +270,7 @@ def _rows(store: RunStore, best: int | None) -> Iterable[Row]:
 def _echo_csv(store: RunStore, rows: Iterable[Row], *, whole: bool) -> None:
     """Exactly `results.csv` where that is written already; else the same as it would be now."""
     path = os.path.join(store.folder, "results.csv")
-    if whole and store.state() in ENDED and os.path.isfile(path):
+    if whole and store.state().has_ended and os.path.isfile(path):
         with open(path, encoding="utf-8", newline="") as file:
             while block := file.read(1 << 20):
                 echo(block, end="")

@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from heapq import heapify, heappop, heappush
 
 from shoal.errors import CannotPlace
-from shoal.model import Need, Node, Place
+from shoal.model import Asks, Need, Node, Place
 
 SLACK = 1e-6
 
@@ -241,6 +241,11 @@ class Capacities:
 def capacity(need: Need, nodes: Iterable[Node]) -> int:
     """How many such workers the nodes hold when they are empty."""
     return sum(_copies(need, node) for node in nodes if need.refusal(node) is None)
+
+
+def slots(asks: Asks, node: Node) -> int:
+    """How many workers of those that are asked for the node holds when it is empty: of the sort it holds most of."""
+    return max((capacity(need, [node]) for group in asks for need in group), default=0)
 
 
 def _copies(need: Need, node: Node) -> int:

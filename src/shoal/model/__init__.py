@@ -20,12 +20,14 @@ from shoal.model.event import (
 )
 from shoal.model.factory import Factory
 from shoal.model.item import Item
-from shoal.model.node import Need, Node, Place
+from shoal.model.node import Asks, Need, Node, Place
 from shoal.model.outcome import DEPTH, LogSlice, Outcome
 from shoal.model.plan import Decision, ItemPlacement, Plan, Prediction
+from shoal.model.states import ItemState, LostCause, RunState
 
 __all__ = [
     "DEPTH",
+    "Asks",
     "Decision",
     "Distance",
     "Event",
@@ -37,9 +39,11 @@ __all__ = [
     "ItemPlacement",
     "ItemProgressed",
     "ItemStarted",
+    "ItemState",
     "ItemsReturned",
     "LeaseRecalled",
     "LogSlice",
+    "LostCause",
     "Need",
     "Node",
     "NodeJoined",
@@ -50,6 +54,7 @@ __all__ = [
     "Prediction",
     "Refused",
     "RoundTrip",
+    "RunState",
     "WorkerLost",
     "WorkerReady",
 ]

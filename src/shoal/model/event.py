@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from shoal.model.node import Node, Place
 from shoal.model.outcome import LogSlice, Outcome
+from shoal.model.states import LostCause
 
 
 class ItemStarted(NamedTuple):
@@ -70,15 +71,12 @@ class FactsChanged(NamedTuple):
 class WorkerLost(NamedTuple):
     """The worker is gone, whatever the reason; its place is free again. Exactly one per spawned worker.
 
-    `cause`: `ended` (asked to), `crash` (died by itself: the running item is to blame), `killed` (by `kill`),
-    `start` (its factory failed; `why` has the reason), `node` (its node is gone), `room` (memory does not suffice for
-    it beside the others of its node). Nobody is to blame for the last two.
     `running` is the (seq, attempt) that had started and not ended, as far as the engine can know.
     """
 
     worker: int
     at: float
-    cause: str
+    cause: LostCause
     why: str
     running: tuple[int, int] | None = None
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from shoal.units import format_size
 
 
 class Node(NamedTuple):
@@ -32,6 +34,13 @@ class Need(NamedTuple):
     labels: Mapping[str, str] = {}
     node: str | None = None
 
+    @property
+    def words(self) -> str:
+        """`1 CPU, 2 GPU, 4.0 GiB of memory`: what room it takes."""
+        parts = [f"{self.cpu:g} CPU" if self.cpu else "", f"{self.gpu:g} GPU" if self.gpu else ""]
+        parts.append(f"{format_size(self.memory_bytes)} of memory" if self.memory_bytes else "")
+        return ", ".join(part for part in parts if part)
+
     def refusal(self, node: Node) -> str | None:
         """Why this need can never fit on that node, or None when it can."""
         if self.node is not None and node.host != self.node:
@@ -46,6 +55,10 @@ class Need(NamedTuple):
         if self.memory_bytes > node.memory_bytes:
             return f"{node.host}: has {node.memory_bytes >> 20} MiB memory, needs {self.memory_bytes >> 20}"
         return None
+
+
+Asks: TypeAlias = Sequence[Sequence[Need]]
+"""All that a run asks for: groups of needs. Those of a group must fit together, the groups one after the other."""
 
 
 class Place(NamedTuple):

@@ -18,7 +18,7 @@ class LogSlice(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The end of one attempt. `state` is one of: done, failed, pruned, stopped."""
+    """The end of one attempt. `state` is an `ItemState` that is final."""
 
     state: str
     metrics: Mapping[str, Any] = {}

@@ -9,6 +9,9 @@ FIRST = 1
 IDLE_SHARE = 0.06
 """A worker may be idle for this share of an item's time while the next one is on its way."""
 
+PLENTY = 10_000
+"""So many waiting items are enough to choose the longest from."""
+
 SYNC_S = 0.01
 """About how long it takes until a new item is durable, before which no worker gets it."""
 

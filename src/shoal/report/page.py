@@ -36,7 +36,7 @@ def _sections(found: Overview) -> list[Markup]:
         sections.prediction(found),
         sections.failures(found, what),
         sections.workers(found),
-        sections.changes(found),
+        sections.events(found),
         sections.decisions(found),
     ]
 

@@ -135,13 +135,12 @@ def workers(found: Overview) -> Markup:
     )
 
 
-def changes(found: Overview) -> Markup:
-    """Nodes that came and went."""
+def events(found: Overview) -> Markup:
+    """Nodes that came and went, and what else happened."""
     rows: list[tuple[Content, ...]] = [
-        (when(each.get("at")), each.get("host"), each.get("change"), each.get("why"))
-        for each in found.changes
+        (when(each.at), each.subject, each.what, each.why) for each in found.events
     ]
-    return section("Nodes", table(("when", "node", "what", "why"), rows) if rows else None)
+    return section("What happened", table(("when", "to", "what", "why"), rows) if rows else None)
 
 
 def notes(found: Overview) -> Markup:

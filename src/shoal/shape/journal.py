@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from shoal.model import Item, LogSlice, Outcome
+from shoal.model.record import Attempt
 
 
 class Journal(Protocol):
@@ -25,11 +26,19 @@ class Journal(Protocol):
     ) -> None:
         """The item reported something."""
 
-    def requeued(self, seq: int, attempt: int, used: int, error: str | None) -> None:
-        """An attempt is over without an end (a crash that is retried, a lost node): the item waits again."""
+    def requeued(
+        self, seq: int, attempt: int, used: int, error: str | None, *, over: Attempt | None = None
+    ) -> None:
+        """An attempt is over without an end (a crash that is retried, a lost node): the item waits again.
+
+        `over` is kept as one of its earlier attempts. None where the attempt never began.
+        """
 
     def ended(self, seq: int, attempt: int, used: int, node: str, started: float, outcome: Outcome) -> None:
         """The item has its final state."""
+
+    def noted(self, at: float, subject: str, what: str, why: str) -> None:
+        """Something happened to the run as a whole: a `RunEvent`."""
 
     def commit(self) -> None:
         """Make everything told so far durable, or raise `StoreError`; then it may be called again.

@@ -11,12 +11,13 @@ from collections.abc import Iterable
 
 from shoal.errors import StoreError
 from shoal.files import why_not_ours
+from shoal.model import RunState
 from shoal.store.disposable import Database, changing, ignoring_trouble, reading
 from shoal.store.home import run_folder, run_ids
 from shoal.store.lock import RunLock
 from shoal.store.summary import RunSummary, read_summary
 
-_ENDED = frozenset(("succeeded", "failed", "stopped", "interrupted"))
+_STATES = frozenset(RunState)
 _TABLES = (
     "CREATE TABLE runs(run TEXT PRIMARY KEY, kind TEXT, name TEXT, state TEXT, created REAL, seconds REAL,"
     " stamp INT) WITHOUT ROWID"
@@ -38,7 +39,7 @@ def list_runs(home: str) -> list[RunSummary]:
     for run in run_ids(home):
         folder = run_folder(home, run)
         summary, stamp = known.pop(run, (None, 0))
-        if summary is None or stamp != _stamp(folder) or summary.state not in _ENDED:
+        if summary is None or stamp != _stamp(folder) or summary.state.is_active:
             try:
                 summary = read_summary(folder)
             except StoreError:
@@ -79,10 +80,11 @@ def _read(home: str) -> dict[str, tuple[RunSummary | None, int]]:
         query = "SELECT run, kind, name, state, created, seconds, stamp FROM runs"
         rows = connection.execute(query).fetchall()
     types = (str, str, str, str, float, float, int)
+    known = [row for row in rows if all(map(isinstance, row, types))]  # a damaged page may hold anything
     return {
-        row[0]: (RunSummary(*row[:6], run_folder(home, row[0])), row[6])
-        for row in rows
-        if all(map(isinstance, row, types))  # a damaged page may hold anything
+        run: (RunSummary(run, kind, name, RunState(state), created, seconds, run_folder(home, run)), stamp)
+        for run, kind, name, state, created, seconds, stamp in known
+        if state in _STATES
     }
 
 

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shoal.errors import NotFound
-from shoal.model import Item, LogSlice
+from shoal.model import Item, ItemState, LogSlice
+from shoal.model.record import Attempt
+from shoal.model.states import UNFINISHED
 from shoal.store.encode import decode, readable
 from shoal.store.records import ItemRecord, Report
-from shoal.store.schema import ITEM_COLUMNS, UNFINISHED
+from shoal.store.schema import ATTEMPT_COLUMNS, ITEM_COLUMNS
 
 _PAGE = 2000
 _NUMBER = re.compile(r"(\d{1,15})$")
@@ -100,6 +102,18 @@ def reports(connection: sqlite3.Connection, seq: int) -> list[Report]:
     ]
 
 
+def attempts(connection: sqlite3.Connection, seq: int | None) -> dict[int, list[Attempt]]:
+    """Earlier attempts by item, of one item or of all, in order."""
+    which = "" if seq is None else " WHERE seq=?"
+    query = f"SELECT {', '.join(ATTEMPT_COLUMNS)} FROM attempts{which} ORDER BY seq, attempt"
+    found: dict[int, list[Attempt]] = {}
+    for row in connection.execute(query, () if seq is None else (seq,)):
+        file, start, end = row[8:]
+        log = None if file is None else LogSlice(file, start, end)
+        found.setdefault(row[0], []).append(Attempt._make((*row[1:8], log)))
+    return found
+
+
 def known_contents(connection: sqlite3.Connection) -> dict[str, int]:
     """How many items have each content. Contents that are empty are left out."""
     known: dict[str, int] = {}
@@ -111,7 +125,7 @@ def known_contents(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def durations(connection: sqlite3.Connection) -> Iterator[tuple[str, dict[str, Any], float, str]]:
-    for rows in pages(connection, "seq, content, params, seconds, node", ("done",)):
+    for rows in pages(connection, "seq, content, params, seconds, node", (ItemState.DONE,)):
         for row, params in zip(rows, decode([row[2] for row in rows]), strict=True):
             yield row[1], params, row[3], row[4]
 

@@ -11,18 +11,24 @@ from contextlib import suppress
 from typing import Any
 
 from shoal.files.suspension import suspended_at
-from shoal.model import Item, LogSlice, Outcome
+from shoal.model import Item, ItemState, LogSlice, LostCause, Outcome
 from shoal.model.item import HIDDEN
+from shoal.model.record import Attempt
+from shoal.model.states import FINAL
 from shoal.store import meta
 from shoal.store.driver import Driver, taken_over
 from shoal.store.encode import encode, number
-from shoal.store.schema import FINAL, ITEM_COLUMNS, ITEM_STATES
+from shoal.store.records import no_items
+from shoal.store.schema import ATTEMPT_COLUMNS, ITEM_COLUMNS
 from shoal.store.sqlite import clean, in_our_words, transaction
 
 _STATE, _ATTEMPT, _USED, _NODE, _STARTED, _ERROR = 6, 7, 8, 9, 10, 13  # places in a row of ITEM_COLUMNS
 _LOG_FILE, _LOG_START, _KEPT = 14, 15, 17
 _MOVED_LOG = slice(6, 8)
 _NOT_RUN = (None, None, None, None, None, None, None, None, 0)
+
+_WAITING, _RUNNING = str(ItemState.WAITING), str(ItemState.RUNNING)
+"""Plain text, which SQLite takes without a detour."""
 
 _ADD = f"INSERT OR IGNORE INTO items VALUES({','.join('?' * len(ITEM_COLUMNS))})"
 _END = (
@@ -38,6 +44,8 @@ _OPEN = "attempt<=? AND state IN ('waiting','running')"
 """The last fence: nothing replaces a final state, and no older attempt replaces a newer."""
 _KEYS = ("counts", "params", "metrics", "objective", "best", "last", "reports")
 _REPORT = "INSERT OR IGNORE INTO reports VALUES(?,?,?,?,?,?)"
+_ATTEMPTED = f"INSERT OR IGNORE INTO attempts VALUES({','.join('?' * len(ATTEMPT_COLUMNS))})"
+_EVENT = "INSERT INTO events(at, subject, what, why) VALUES(?,?,?,?)"
 
 
 class SqliteJournal:
@@ -51,16 +59,18 @@ class SqliteJournal:
         self._moved: dict[int, tuple[Any, ...]] = {}
         self._ended_again: list[tuple[Any, ...]] = []
         self._reports: list[tuple[Any, ...]] = []
+        self._attempts: list[tuple[Any, ...]] = []
+        self._events: list[tuple[Any, ...]] = []
         self._running: dict[int, int] = {}
         with in_our_words(path, run):
             self.reload()
-            if self._counts["running"] or self._counts["stopped"]:
+            if self._counts[_RUNNING] or self._counts[ItemState.STOPPED]:
                 self._take_over()
 
     def reload(self) -> None:
         """Read what is committed anew. The buffers must be empty."""
         known = meta.read(self._connection, _KEYS)
-        self._counts: dict[str, int] = dict.fromkeys(ITEM_STATES, 0) | known.get("counts", {})
+        self._counts: dict[str, int] = no_items() | known.get("counts", {})
         self._params: dict[str, None] = dict.fromkeys(known.get("params", ()))
         self._metrics: dict[str, None] = dict.fromkeys(known.get("metrics", ()))
         objective: tuple[str | None, str | None] = known.get("objective") or (None, None)
@@ -80,6 +90,7 @@ class SqliteJournal:
         """What ran or was stopped under an earlier driver waits again under this one."""
         with transaction(self._connection):
             ensure_turn(self._connection, self._run, self._turn)
+            keep_attempts(self._connection, "state IN ('running','stopped')")
             self._connection.execute("UPDATE items SET state='waiting' WHERE state IN ('running','stopped')")
             self._counts = count_again(self._connection)
             meta.write(self._connection, {"counts": self._counts})
@@ -101,25 +112,33 @@ class SqliteJournal:
                 occurrence,
                 encoded,
                 exact,
-                "waiting",
+                _WAITING,
                 attempt,
                 used,
                 *_NOT_RUN,
             ]
             new[seq] = row
-            self._counts["waiting"] += 1
+            self._counts[_WAITING] += 1
 
     def started(self, seq: int, attempt: int, node: str, at: float, log: LogSlice | None) -> None:
         """The item runs now. Written only when it still does at the next commit."""
         file, start = (log.file, log.start) if log else (None, None)
-        if self._move(seq, attempt, "running", None, node, at, None, file, start):
+        if self._move(seq, attempt, _RUNNING, None, node, at, None, file, start):
             self._running[seq] = attempt
         self._last = max(self._last, at)
 
-    def requeued(self, seq: int, attempt: int, used: int, error: str | None) -> None:
+    def requeued(
+        self, seq: int, attempt: int, used: int, error: str | None, *, over: Attempt | None = None
+    ) -> None:
         """An attempt is over without an end: it waits again. Without an `error` the one before stays."""
-        if self._move(seq, attempt, "waiting", used, None, None, error, None, None):
+        if self._move(seq, attempt, _WAITING, used, None, None, error, None, None):
             self._running.pop(seq, None)
+            if over is not None:
+                self._attempts.append((seq, *_columns(over)))
+
+    def noted(self, at: float, subject: str, what: str, why: str) -> None:
+        """Something happened to the run as a whole."""
+        self._events.append((at, clean(subject), clean(what), clean(why)))
 
     def progressed(
         self, seq: int, attempt: int, at: float, metrics: Mapping[str, Any], step: int | None
@@ -162,18 +181,18 @@ class SqliteJournal:
                 self._ended_again.append(change)
                 return
         if running is None:
-            self._counts["waiting"] -= 1
+            self._counts[_WAITING] -= 1
         else:
-            self._counts["running"] -= 1
+            self._counts[_RUNNING] -= 1
             del self._running[seq]
         self._counts[state] += 1
         self._last = max(self._last, started + seconds)
-        if state == "done" and self._metric is not None and self._metric in metrics:
+        if state == ItemState.DONE and self._metric is not None and self._metric in metrics:
             self._consider(seq, number(metrics[self._metric]))
 
     def commit(self) -> None:
         """Make everything told so far durable, or raise `StoreError` and keep it for another try."""
-        if not (self._new or self._ended or self._moved or self._reports):
+        if not (self._new or self._ended or self._moved or self._reports or self._events):
             return
         connection = self._connection
         with in_our_words(self._path, self._run), transaction(connection):
@@ -182,13 +201,19 @@ class SqliteJournal:
             exact = self._write_items()
             if self._reports:
                 connection.executemany(_REPORT, self._reports)
+            if self._attempts:
+                connection.executemany(_ATTEMPTED, self._attempts)
+            if self._events:
+                connection.executemany(_EVENT, self._events)
             if not exact:
                 self._counts = count_again(connection)
             meta.write(connection, self._summary())
         self._named = (len(self._params), len(self._metrics))
         self._highest = max(self._highest, max(self._new, default=0))
-        for buffer in (self._new, self._ended, self._moved, self._ended_again, self._reports):
+        for buffer in (self._new, self._ended, self._moved):
             buffer.clear()
+        for told in (self._ended_again, self._reports, self._attempts, self._events):
+            told.clear()
 
     def ensure_ours(self) -> None:
         """Raise `TakenOver` where another driver has the run by now. Reads only where somebody else has written.
@@ -262,7 +287,7 @@ class SqliteJournal:
                 file, start = change[_MOVED_LOG] if file is None else (file, start)
             told = (state, attempt, used, clean(node), at, clean(error))
             self._moved[seq] = (*told, file, start, file, seq, attempt)
-        self._counts["waiting" if running is None else "running"] -= 1
+        self._counts[_WAITING if running is None else _RUNNING] -= 1
         self._counts[state] += 1
         return True
 
@@ -281,8 +306,29 @@ def ensure_turn(connection: sqlite3.Connection, run: str, turn: int) -> None:
         raise taken_over(run, found, Driver.read(meta.read_one(connection, "driver", {})))
 
 
+def keep_attempts(
+    connection: sqlite3.Connection, which: str, each: Sequence[tuple[int, ...]] = ((),)
+) -> None:
+    """Before items wait again: their last attempts become earlier ones, so far as they began.
+
+    `which` is a condition in SQL, and is asked with each of these parameters. The error of an item that runs is that
+    of the attempt before.
+    """
+    connection.executemany(
+        f"INSERT OR IGNORE INTO attempts SELECT seq, attempt, used + (state<>'{ItemState.FAILED}'), node, started,"
+        f" seconds, iif(state='{_RUNNING}', '{LostCause.DRIVER}', state), iif(state='{_RUNNING}', NULL, error),"
+        f" log_file, log_start, log_end FROM items WHERE {which} AND started IS NOT NULL AND node<>''",
+        each,
+    )
+
+
+def _columns(over: Attempt) -> tuple[Any, ...]:
+    attempt, counted, node, started, seconds, how, error, log = over
+    return (attempt, counted, clean(node), started, seconds, how, clean(error), *(log or (None, None, None)))
+
+
 def count_again(connection: sqlite3.Connection) -> dict[str, int]:
     """How many items are in each state, from the items themselves: slow on a million, so rarely needed."""
-    counts = dict.fromkeys(ITEM_STATES, 0)
+    counts = no_items()
     counts.update(connection.execute("SELECT state, count(*) FROM items GROUP BY state"))
     return counts

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 NOTE = "note."
-"""Before the keys that callers choose, so that they cannot collide with the store's own."""
+"""Before the names of what is kept for people (`Kept`): kinds name their documents, and must not meet other keys."""
 
 
 def read(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, Any]:
@@ -22,6 +22,14 @@ def read(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, Any]:
 def read_one(connection: sqlite3.Connection, key: str, default: Any = None) -> Any:
     row = connection.execute("SELECT value FROM run WHERE key=?", (key,)).fetchone()
     return default if row is None else json.loads(row[0])
+
+
+def read_notes(connection: sqlite3.Connection) -> dict[str, Any]:
+    """The values that callers named, by their names."""
+    rows = connection.execute(
+        "SELECT substr(key, ?), value FROM run WHERE key GLOB ?", (len(NOTE) + 1, f"{NOTE}*")
+    )
+    return {key: json.loads(value) for key, value in rows}
 
 
 def write(connection: sqlite3.Connection, values: Mapping[str, Any]) -> None:

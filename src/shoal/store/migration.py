@@ -7,18 +7,23 @@ import sqlite3
 from contextlib import suppress
 
 from shoal.model import Item
-from shoal.store.schema import VERSION
+from shoal.store.schema import OLD_EVENTS, VERSION, make_history
 from shoal.store.sqlite import transaction
 
 
 def migrate(connection: sqlite3.Connection, folder: str) -> None:
     """Bring the record of the run in this folder to the present version, whole or not at all. May be called again."""
     with transaction(connection):
-        if connection.execute("PRAGMA user_version").fetchone()[0] == 1:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version == 1:
             _adopt_checkpoints(connection, folder)
             connection.execute("ALTER TABLE meta RENAME TO run")
             connection.execute("UPDATE run SET key='turn' WHERE key='epoch'")
-            connection.execute(f"PRAGMA user_version={VERSION}")
+        if version < 3:
+            make_history(connection)
+            connection.execute(f"INSERT INTO events(at, subject, what, why) {OLD_EVENTS}")
+            connection.execute("DELETE FROM run WHERE key='note.scaling'")
+        connection.execute(f"PRAGMA user_version={VERSION}")
 
 
 def _adopt_checkpoints(connection: sqlite3.Connection, folder: str) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
 
-from shoal.model import Item
+from shoal.model import Item, ItemState, RunState
+from shoal.model.record import Attempt, Kept, RunEvent
 from shoal.store import items, meta, rows
 from shoal.store.driver import Driver
 from shoal.store.home import run_folder
@@ -32,7 +33,7 @@ class RunInfo(NamedTuple):
     run: str
     kind: str
     name: str
-    state: str
+    state: RunState
     created: float
     started: float | None
     ended: float | None
@@ -58,7 +59,7 @@ class RunReader:
         self._path = os.path.join(self.folder, "run.db")
         self._connection = connection
 
-    def state(self) -> str:
+    def state(self) -> RunState:
         """As recorded; `interrupted` when it should have a driver and has none."""
         with self._guard():
             return summarize(self._connection, self.folder).state
@@ -81,7 +82,7 @@ class RunReader:
             known = meta.read(self._connection, (*keys, "objective", "best"))
             counts, best = self.counts(), known.get("best")
             seconds = summary.seconds
-            if now is not None and summary.state == "running":
+            if now is not None and summary.state is RunState.RUNNING:
                 seconds = worked(known | {"last": now})
             objective = known.get("objective")
             locked = is_locked(os.path.join(self.folder, "lock"))
@@ -112,10 +113,15 @@ class RunReader:
         with self._guard():
             return str(meta.read_one(self._connection, "spec"))
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """A note that was put under this key."""
+    def kept(self) -> Kept:
+        """What its sessions left for people to look at."""
         with self._guard():
-            return meta.read_one(self._connection, meta.NOTE + key, default)
+            kind = meta.read_one(self._connection, "kind")
+            return Kept.read(kind, meta.read_notes(self._connection))
+
+    def results_path(self) -> str:
+        """Where the results are, or will be."""
+        return self.kept().results or os.path.join(self.folder, "results.csv")
 
     def counts(self) -> dict[str, int]:
         """How many items are in each state; no item is read for it."""
@@ -137,7 +143,7 @@ class RunReader:
     def is_unfinished(self) -> bool:
         """Whether its driver, if it has one, has not said how it ended."""
         with self._guard():
-            return meta.read_one(self._connection, "state") in ("queued", "running")
+            return RunState(meta.read_one(self._connection, "state")).is_active
 
     def max_seq(self) -> int:
         """The highest seq so far, or 0."""
@@ -159,7 +165,7 @@ class RunReader:
         return self._each(items.unfinished(self._connection))
 
     def failed_items(self) -> Iterator[Item]:
-        return self._each(items.in_states(self._connection, ("failed",)))
+        return self._each(items.in_states(self._connection, (ItemState.FAILED,)))
 
     def known_contents(self) -> dict[str, int]:
         """How many items have each content, to know which rows of a table are new."""
@@ -188,6 +194,17 @@ class RunReader:
         """What the item reported while it ran, in order."""
         with self._guard():
             return items.reports(self._connection, seq)
+
+    def attempts(self, seq: int | None = None) -> dict[int, list[Attempt]]:
+        """Attempts that were not the last, by the seq of their items; of one item, or of all."""
+        with self._guard():
+            return items.attempts(self._connection, seq)
+
+    def events(self) -> list[RunEvent]:
+        """What happened to the run as a whole, in order."""
+        query = "SELECT at, subject, what, why FROM events ORDER BY number"
+        with self._guard():
+            return [RunEvent(*row) for row in self._connection.execute(query)]
 
     # Results
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from shoal.model import Item, LogSlice
+from shoal.model import Item, ItemState, LogSlice
+from shoal.model.states import FINAL
 
-COUNTED = frozenset(("done", "failed", "pruned", "cached"))
+_COUNTED = FINAL - {ItemState.STOPPED}
 """States whose attempt is among those used."""
+
+
+def no_items() -> dict[str, int]:
+    """A count of items by state that begins at nothing. Its keys are plain text, with which dicts are fastest."""
+    return dict.fromkeys(map(str, ItemState), 0)
 
 
 class ItemRecord(NamedTuple):
@@ -32,7 +38,7 @@ class ItemRecord(NamedTuple):
 
 def counted_attempt(state: str, used: int, started: float | None) -> int:
     """Of the attempts that count, the one that a state is from. One that was handed out in vain is none."""
-    if state in COUNTED:
+    if state in _COUNTED:
         return max(1, used)
     return used if started is None else used + 1
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from shoal.model import ItemState
 from shoal.store import meta
 from shoal.store.encode import number, readable
 from shoal.store.items import pages
@@ -133,7 +134,7 @@ def _second(at: int) -> str:
 
 
 def _scored(connection: sqlite3.Connection, metric: str, sign: int) -> Iterator[tuple[float, Result]]:
-    for result in results(connection, ("done",)):
+    for result in results(connection, (ItemState.DONE,)):
         value = number(result[4].get(metric))
         if value is not None:
             yield sign * value, result

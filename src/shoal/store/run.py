@@ -14,23 +14,18 @@ from typing import Any
 
 from shoal.errors import NotFound, RunLocked, SpecError, TakenOver, nearest
 from shoal.files import make_closed, write_text
-from shoal.model import Item, Plan
+from shoal.model import Item, Plan, RunState
+from shoal.model.record import Kept
 from shoal.store import index, meta
 from shoal.store.driver import UNDRIVEN, Driver
 from shoal.store.encode import plain
 from shoal.store.home import cannot_make, make_home, run_folder, run_ids
-from shoal.store.journal import SqliteJournal, count_again, ensure_turn
+from shoal.store.journal import SqliteJournal, count_again, ensure_turn, keep_attempts
 from shoal.store.lock import RunLock, locked
 from shoal.store.migration import migrate
 from shoal.store.reading import RunReader
-from shoal.store.schema import (
-    ITEM_STATES,
-    RUN_STATES,
-    VERSION,
-    known_version,
-    make_tables,
-    opened_to_read,
-)
+from shoal.store.records import no_items
+from shoal.store.schema import VERSION, known_version, make_tables, opened_to_read
 from shoal.store.sqlite import BUSY_MS, build, connect, in_our_words, store_error, transaction
 from shoal.store.summary import RunSummary, summarize, worked
 
@@ -68,8 +63,8 @@ class RunStore(RunReader):
         make_home(home)
         run, folder = _new_folder(home, name, token)
         lock: RunLock | None = None
-        known = {"run": run, "kind": kind, "name": name, "state": "queued", "created": now, "turn": 0}
-        known |= {"seconds": 0.0, "counts": dict.fromkeys(ITEM_STATES, 0), "objective": objective}
+        known = {"run": run, "kind": kind, "name": name, "state": RunState.QUEUED, "created": now, "turn": 0}
+        known |= {"seconds": 0.0, "counts": no_items(), "objective": objective}
         known |= {"document": document, "spec": spec_text} | _of_plan(plan)
         path = os.path.join(folder, "run.db")
         try:
@@ -86,7 +81,7 @@ class RunStore(RunReader):
             if isinstance(error, (OSError, sqlite3.Error)):
                 raise cannot_make(folder, error) from error
             raise
-        index.record(home, RunSummary(run, kind, name, "queued", now, 0.0, folder))
+        index.record(home, RunSummary(run, kind, name, RunState.QUEUED, now, 0.0, folder))
         return store
 
     @classmethod
@@ -184,14 +179,13 @@ class RunStore(RunReader):
 
     def set_state(self, state: str, now: float) -> None:
         """Record the run's state durably. `running` starts the clock of this driver, any end stops it."""
-        if state not in RUN_STATES:
-            raise ValueError(f"{state!r} is no state of a run")
+        state = RunState(state)
         with self._changing():
             known = meta.read(self._connection, ("started", "began", "seconds", "last"))
             values: dict[str, Any] = {"state": state}
-            if state == "running":
+            if state is RunState.RUNNING:
                 values = _running(known, now)
-            elif state != "queued":
+            elif state is not RunState.QUEUED:
                 seconds = (
                     worked(known | {"last": now}) if known.get("began") is not None else known["seconds"]
                 )
@@ -205,9 +199,12 @@ class RunStore(RunReader):
             summary = summarize(self._connection, self.folder)
         index.record(self.home, summary)
 
-    def put(self, key: str, value: Any) -> None:
-        """Keep a JSON value with the run, durably."""
-        self._write_meta({meta.NOTE + key: value})
+    def keep(self, kept: Kept) -> None:
+        """Keep this with the run, durably, in place of what was kept before."""
+        with self._changing():
+            kind = meta.read_one(self._connection, "kind")
+            values = kept.values(kind)
+            meta.write(self._connection, {meta.NOTE + name: value for name, value in values.items()})
 
     def save_plan(self, plan: Plan) -> None:
         """Write `plan.json`, and remember the number of items and the prediction."""
@@ -237,6 +234,7 @@ class RunStore(RunReader):
             self._journal.commit()
         again = [(item.seq,) for item in self.failed_items() if wanted(item)]
         with self._changing():
+            keep_attempts(self._connection, "state='failed' AND seq=?", again)
             self._connection.executemany(
                 "UPDATE items SET state='waiting', used=0, node=NULL, started=NULL, seconds=NULL,"
                 " metrics=NULL, error=NULL WHERE state='failed' AND seq=?",
@@ -313,7 +311,7 @@ def _write_plan(folder: str, plan: Plan | None) -> None:
 
 def _running(known: Mapping[str, Any], now: float) -> dict[str, Any]:
     """What is recorded of a run when a driver begins to work on it."""
-    return {"state": "running", "started": known.get("started") or now, "began": now, "ended": None}
+    return {"state": RunState.RUNNING, "started": known.get("started") or now, "began": now, "ended": None}
 
 
 def _fill(connection: sqlite3.Connection, known: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from shoal.files import make_closed, write_bytes, write_text
+from shoal.model import RunState
 
 FOLDER = "detached"
 
@@ -23,7 +24,7 @@ class Stub(NamedTuple):
     workload: str
     """The workload file here, which is shipped again when the run is resumed."""
     created: float
-    state: str = "queued"
+    state: RunState = RunState.QUEUED
     seconds: float = 0.0
 
 
@@ -46,7 +47,8 @@ def stubs(home: str) -> list[Stub]:
 def find(home: str, run: str) -> Stub | None:
     try:
         with open(_path(home, run), encoding="utf-8") as file:
-            return Stub(**json.load(file))
+            found = Stub(**json.load(file))
+            return found._replace(state=RunState(found.state))
     except (OSError, ValueError, TypeError):
         return None
 

@@ -6,13 +6,13 @@ import os
 import sqlite3
 from typing import Any, NamedTuple
 
+from shoal.model import RunState
 from shoal.store import meta
 from shoal.store.driver import Driver
 from shoal.store.lock import is_locked
 from shoal.store.schema import opened_to_read
 from shoal.store.sqlite import in_our_words
 
-_ACTIVE = ("queued", "running")
 _KEYS = ("run", "kind", "name", "state", "created", "turn", "seconds", "began", "last", "driver")
 
 
@@ -22,7 +22,7 @@ class RunSummary(NamedTuple):
     run: str
     kind: str
     name: str
-    state: str
+    state: RunState
     created: float
     seconds: float
     folder: str
@@ -41,14 +41,14 @@ def read_summary(folder: str) -> RunSummary:
 
 def summarize(connection: sqlite3.Connection, folder: str) -> RunSummary:
     known = meta.read(connection, _KEYS)
-    state = known["state"]
+    state = RunState(known["state"])
     driver = Driver.read(known.get("driver") or {})
     lives = is_locked(os.path.join(folder, "lock")) or (driver is not None and driver.is_alive())
-    if state in _ACTIVE and not lives:
+    if state.is_active and not lives:
         # The driver may have ended the run, or a new one begun, since we read: only what stays so is true.
         again = meta.read(connection, _KEYS)
         same = (again["state"], again["turn"]) == (state, known["turn"])
-        known, state = again, "interrupted" if same else again["state"]
+        known, state = again, RunState.INTERRUPTED if same else RunState(again["state"])
     return RunSummary(
         known["run"], known["kind"], known["name"], state, known["created"], worked(known), folder
     )

@@ -1,17 +1,21 @@
-"""What a kind of work has to say so that a pool can run it, and what it is told about earlier sessions."""
+"""What a kind of work has to say so that a session can run it, and what it is told about earlier sessions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from shoal.engine.base import Engine
 from shoal.errors import SpecError
 from shoal.files.turns import FirstTurn, Turn, Turns
-from shoal.model import Factory, Item, Need, Outcome, Plan, Prediction
+from shoal.model import Asks, Factory, Item, Need, Outcome, Plan, Prediction
 from shoal.model.node import Node
 from shoal.model.packages import Packages
 from shoal.model.profile import Profile
-from shoal.shape.pool import Guide, Policy, Source
+from shoal.plan.durations import Durations
+from shoal.shape.base import Policy, Shape, Watcher
+from shoal.shape.journal import Journal
+from shoal.shape.pool import Guide, Lane, Pool, Source
 
 Learned: TypeAlias = Mapping[str, Mapping[str, Any]]
 """What a kind found out by itself while it ran, as JSON, by the kind of node."""
@@ -54,14 +58,70 @@ class Conclusion(NamedTuple):
     learned: Mapping[str, Mapping[str, Any]] = {}
 
 
-class Hooks:
-    """What most kinds leave to the pool, and some do themselves. For a `PoolJob` to inherit."""
+class Setting(NamedTuple):
+    """What a session puts at the disposal of a shape."""
+
+    engine: Engine
+    journal: Journal
+    env: Mapping[str, str] = {}
+    """For every worker, beside what its factory says."""
+    past: Past = Past()
+    resumed: Iterator[Item] | None = None
+    """Items of earlier sessions that wait."""
+    durations: Durations | None = None
+    watcher: Watcher | None = None
+
+
+class Job(Protocol):
+    """A workload that was checked and can be run: what a session asks of it, in the order of a run's life.
+
+    Every kind answers what has no answer here; the rest most kinds leave as it is.
+    """
+
+    kind: str
+    name: str
+    failures: int
+    """How many failed items still make a run that succeeded."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for workloads whose items take equally long: what was learned from one serves the other."""
+
+    @property
+    def folder(self) -> str:
+        """Where the workload is: its workers begin there."""
+
+    @property
+    def packages(self) -> Packages:
+        """What has to be installed before a worker can start; raises `SpecError` when it cannot be read."""
+
+    def imports(self) -> Mapping[str, str]:
+        """Modules that the work is certain to import, as far as reading its code can tell, and where it does."""
+
+    def asks(self) -> Asks:
+        """All that it asks for of the nodes, after `fit`."""
+
+    def plan(self, nodes: Sequence[Node], profile: Profile | None, learned: Learned | None = None) -> Plan:
+        """What would happen, why, and how long it would take."""
+
+    def shape(self, setting: Setting) -> Shape:
+        """What runs it, after `begin`: nothing has been asked of the engine so far."""
+
+    def total(self) -> int | None:
+        """How many items there will be, where that is known."""
+
+    def still_wanted(self, item: Item) -> bool:
+        """Whether an item of an earlier session is still asked for."""
+
+    def has_more(self, past: Past) -> bool:
+        """Whether there are items now that are not recorded."""
 
     def fit(self, nodes: Sequence[Node], *, here: bool = True) -> None:
-        """These are the nodes there are: `need` may be chosen by them. Before anything else is asked.
+        """These are the nodes there are: what workers need may be chosen by them. Before anything else is asked.
 
         `here` says that they are this machine: workers have what is installed where Shoal runs.
         """
+        return
 
     def predict(self, node: Node, count: int, learned: Learned) -> Prediction:
         """How long it takes on so many nodes like this one. For kinds without a `total`: they cut items as they go.
@@ -76,6 +136,7 @@ class Hooks:
 
     def begin(self, run: str, home: str, *, resumed: bool) -> None:
         """A session begins: no worker has been started. Raises `SpecError` when it cannot."""
+        return
 
     def turns(self) -> Sequence[Turns]:
         """Where the run's turns are written down beside its record: in each place that its results go to.
@@ -90,10 +151,7 @@ class Hooks:
 
     def began_with(self, made_of: str | None) -> None:
         """On a resume, before it begins: what `made_of` was when the run began."""
-
-    def guide(self, nodes: Callable[[], Sequence[Node]]) -> Guide | None:
-        """Who says how the items of the source that was made last are gone about. `nodes` are those alive."""
-        return None
+        return
 
     def weight(self) -> Callable[[Item], float] | None:
         """How much of the work an item is, where all of it is alike: then what workers do together can be measured."""
@@ -115,6 +173,7 @@ class Hooks:
 
     def tidy(self, turn: Turn) -> None:
         """The run has succeeded, and that is recorded: nothing needs what was only kept for a resume."""
+        return
 
     def apart(self, mark: str) -> Sequence[str]:
         """What to `--set` so that a run which is only to measure replaces nothing of others; nothing, if it does not.
@@ -125,83 +184,47 @@ class Hooks:
 
     def discard(self) -> None:
         """Remove what runs of this workload wrote: it was asked for with `apart`. May be called twice."""
+        return
 
     def close(self, *, replaced: bool = False) -> None:
-        """The session is over, however it ended: nothing that `source` began goes on. May be called twice.
+        """The session is over, however it ended: nothing that `shape` began goes on. May be called twice.
 
         `replaced`: another driver has the run now, and nothing is said in its name.
         """
+        return
 
 
-class PoolJob(Protocol):
-    """A workload that was checked and can be run by a pool."""
+class PoolJob(Job, Protocol):
+    """A job of independent items for one lane of workers."""
 
-    kind: str
-    name: str
     factory: Factory
     need: Need
     policy: Policy
-    failures: int
-    """How many failed items still make a run that succeeded."""
 
     @property
-    def fingerprint(self) -> str:
-        """Equal for workloads whose items take equally long: what was learned from one serves the other."""
-
-    @property
-    def packages(self) -> Packages:
-        """What has to be installed before a worker can start; raises `SpecError` when it cannot be read."""
-
-    def imports(self) -> Mapping[str, str]:
-        """Modules that the work is certain to import, as far as reading its code can tell, and where it does."""
-
-    def total(self) -> int | None:
-        """How many items there will be, where that is known."""
+    def folder(self) -> str:
+        return self.factory.folder
 
     def source(self, past: Past) -> Source:
         """Where the items that are not recorded yet come from."""
 
-    def still_wanted(self, item: Item) -> bool:
-        """Whether an item of an earlier session is still asked for."""
+    def guide(self, nodes: Callable[[], Sequence[Node]]) -> Guide | None:
+        """Who says how the items of the source that was made last are gone about. `nodes` are those alive."""
+        return None
 
-    def has_more(self, past: Past) -> bool:
-        """Whether there are items now that are not recorded."""
+    def asks(self) -> Asks:
+        return ((self.need,),)
 
-    def plan(
-        self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned | None = None
-    ) -> Plan:
-        """What would happen, why, and how long it would take."""
-
-    # As in `Hooks`.
-
-    def fit(self, nodes: Sequence[Node], *, here: bool = True) -> None: ...
-
-    def predict(self, node: Node, count: int, learned: Learned) -> Prediction: ...
-
-    def local_paths(self) -> Mapping[str, str]: ...
-
-    def begin(self, run: str, home: str, *, resumed: bool) -> None: ...
-
-    def turns(self) -> Sequence[Turns]: ...
-
-    def made_of(self) -> str | None: ...
-
-    def began_with(self, made_of: str | None) -> None: ...
-
-    def guide(self, nodes: Callable[[], Sequence[Node]]) -> Guide | None: ...
-
-    def weight(self) -> Callable[[Item], float] | None: ...
-
-    def results(self) -> str | None: ...
-
-    def conclude(
-        self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float, turn: Turn
-    ) -> Conclusion: ...
-
-    def tidy(self, turn: Turn) -> None: ...
-
-    def apart(self, mark: str) -> Sequence[str]: ...
-
-    def discard(self) -> None: ...
-
-    def close(self, *, replaced: bool = False) -> None: ...
+    def shape(self, setting: Setting) -> Shape:
+        factory = self.factory._replace(env={**self.factory.env, **setting.env})
+        source = self.source(setting.past)
+        lane = Lane(factory, self.need, self.policy, self.guide(setting.engine.nodes))
+        return Pool(
+            setting.engine,
+            setting.journal,
+            [lane],
+            source,
+            resumed=setting.resumed,
+            durations=setting.durations,
+            watcher=setting.watcher,
+        )

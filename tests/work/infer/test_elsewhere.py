@@ -58,7 +58,7 @@ def job_of(*sets: str) -> InferJob:
 
 def device(job: InferJob, nodes: list[Node], *, here: bool = True) -> Decision | None:
     job.fit(nodes, here=here)
-    decisions = job.plan(nodes, 4, None).decisions
+    decisions = job.plan(nodes, None).decisions
     return next((decision for decision in decisions if decision.name == "device"), None)
 
 

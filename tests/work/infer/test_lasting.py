@@ -180,7 +180,7 @@ def test_nodes_that_hold_no_worker_are_refused(tmp_path: Path) -> None:
 
 
 def why(job: InferJob, nodes: list[Node], known: Learned) -> str:
-    plan = job.plan(nodes, 2 * len(nodes), None, known)
+    plan = job.plan(nodes, None, known)
     (found,) = [decision for decision in plan.decisions if decision.name == "prediction"]
     assert (found.choice is None) == (plan.predicted_seconds is None)
     assert plan.predicted_seconds is None or isinstance(plan.predicted_seconds, Prediction)

@@ -153,7 +153,7 @@ def profile(**seconds: float) -> Profile:
 
 
 def test_a_plan_says_what_it_decided_and_why_and_predicts_nothing_it_does_not_know(tmp_path: Path) -> None:
-    plan = job(tmp_path).plan(NODES, 2, None)
+    plan = job(tmp_path).plan(NODES, None)
     assert plan.workers == 2
     assert plan.predicted_seconds is None
     assert [(decision.name, decision.choice) for decision in plan.decisions] == [
@@ -169,7 +169,7 @@ def test_a_plan_says_what_it_decided_and_why_and_predicts_nothing_it_does_not_kn
 def test_a_plan_predicts_from_what_was_measured(tmp_path: Path) -> None:
     made = job(tmp_path, trials={"grid": {"a": [1, 2, 3]}})
     contents = [content_of(("a",), (Cell.of(value),)) for value in (1, 2, 3)]
-    plan = made.plan(NODES, 2, profile(**dict(zip(contents, (10.0, 10.0, 20.0), strict=True))))
+    plan = made.plan(NODES, profile(**dict(zip(contents, (10.0, 10.0, 20.0), strict=True))))
     assert plan.predicted_seconds is not None
     assert plan.predicted_seconds.mid == pytest.approx(20.1)
     assert [placement.item for placement in plan.placements] == ["t0001", "t0002", "t0003"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shoal.api.handle import Run
-    from shoal.shape.pool import Ended, Progress
+    from shoal.shape.base import Ended, Progress
 
 
 class Display(Protocol):

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shoal.api.display import words
-from shoal.shape.pool import Ended, Progress
-from shoal.shape.pool.values import Running
+from shoal.shape.base import Ended, Progress, Running
 from shoal.store import RunInfo
 from shoal.units import format_seconds
 
@@ -100,7 +99,7 @@ class Board:
     @classmethod
     def of(cls, info: RunInfo, total: int | None, inputs_before: int = 0) -> Board:
         """A board for a session that begins now with this run. What earlier sessions did counts as well."""
-        has_past = info.turn > 1 or info.state not in ("queued", "running")
+        has_past = info.turn > 1 or not info.state.is_active
         before = {state: info.items.get(state, 0) for state in FINAL} if has_past else {}
         best = None
         if info.best is not None and info.objective is not None:

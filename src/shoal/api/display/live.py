@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.api.display import words
 from shoal.api.display.board import Board
-from shoal.shape.pool import Ended, Progress
+from shoal.shape.base import Ended, Progress
 from shoal.units import format_seconds
 
 if TYPE_CHECKING:

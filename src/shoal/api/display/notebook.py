@@ -9,7 +9,7 @@ from typing import Any
 
 from shoal.api.display import words
 from shoal.api.display.board import Board
-from shoal.shape.pool import Ended, Progress
+from shoal.shape.base import Ended, Progress
 from shoal.units import format_seconds
 
 EVERY_S = 0.5

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from shoal.api.display import words
 from shoal.api.display.board import Board
-from shoal.shape.pool import Ended, Progress
+from shoal.shape.base import Ended, Progress
 from shoal.units import format_seconds
 
 EVERY_S = 5.0

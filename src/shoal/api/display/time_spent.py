@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.units import format_seconds
 
 if TYPE_CHECKING:
-    from shoal.shape.pool import WorkerUse
+    from shoal.model.record import WorkerUse
 
 COLUMNS = ("worker", "node", "start-up", "work", "idle", "items")
 WORKERS_SHOWN = 16

@@ -19,6 +19,7 @@ from shoal.model import (
     Event,
     Factory,
     ItemEnded,
+    LostCause,
     Need,
     Node,
     Place,
@@ -74,7 +75,7 @@ class LocalEngine(Talking):
         self._session = session
         self._python = python
         self._offset = time.time() - time.monotonic()
-        self._leases = Leases(nodes, scope, table_path())
+        self._leases = Leases(nodes, scope, table_path(), os.path.basename(root))
         self._workers: dict[int, _Worker] = {}
         self._reservations = Reservations(self._leases)
         self._events: list[Event] = []
@@ -169,7 +170,7 @@ class LocalEngine(Talking):
 
     def kill(self, worker: int) -> None:
         if worker in self._workers:
-            self._workers[worker].cause = "killed"
+            self._workers[worker].cause = LostCause.KILLED
             with contextlib.suppress(OSError):
                 self._workers[worker].zygote.kill(worker)
 
@@ -270,8 +271,8 @@ class LocalEngine(Talking):
                 self._suspects.add(worker.running[0])
             else:
                 reason = f"{why} while only this item ran under it"
-            if worker.cause == "crash" and forgiven:
-                worker.cause = "node"
+            if worker.cause is LostCause.CRASH and forgiven:
+                worker.cause = LostCause.NODE
             self._lose(worker, None, reason)
 
     def _lose(self, worker: _Worker, status: int | None, why: str | None) -> None:

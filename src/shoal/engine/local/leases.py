@@ -47,11 +47,25 @@ def numbered(path: str, protocol: object = PROTOCOL) -> str:
     return f"{root}-{protocol}{extension}"
 
 
+def holders(scope: str, run: str) -> list[str]:
+    """The other runs whose drivers hold places of these nodes now."""
+    try:
+        with open(numbered(table_path()), "rb") as file:
+            drivers = _alive(_parse(file.read()))
+    except OSError:
+        return []
+    entries = [entry for entry in drivers.values() if entry["scope"] == scope and entry["holds"]]
+    return sorted({entry["run"] for entry in entries if entry.get("run", run) != run})
+
+
 class Leases:
     """One driver's part in the table, for one set of nodes (`scope`). Not thread-safe; the engine's loop owns it."""
 
-    def __init__(self, nodes: Sequence[Node], scope: str, path: str, weight: float = 1.0) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], scope: str, path: str, run: str = "", weight: float = 1.0
+    ) -> None:
         self._nodes = list(nodes)
+        self._run = run
         self._scope = scope
         self._path = numbered(path)
         self._claim = Claim(weight)
@@ -167,6 +181,7 @@ class Leases:
             "pid": os.getpid(),
             "start": self._start,
             "scope": self._scope,
+            "run": self._run,
             "weight": self._claim.weight,
             "holds": list(self._claim.holds.values()),
             "asks": asks,

@@ -25,6 +25,7 @@ from shoal.engine.workers.connection import Connection
 from shoal.engine.workers.spawning import ZygoteClient
 from shoal.errors import ShoalError
 from shoal.files import make_private, own_folder
+from shoal.model import ItemState
 from shoal.model.marks import NODE_VARIABLE
 from shoal.model.packages import Packages
 
@@ -160,7 +161,9 @@ class WorkerActor:
             if (why := failed.get(entry[6])) is not None:
                 self._ahead -= 1
                 at = self._now()
-                self._tell(messages.ended(entry[0], entry[1], at, "failed", {}, why, 0.0, 0, 0, kept=False))
+                self._tell(
+                    messages.ended(entry[0], entry[1], at, ItemState.FAILED, {}, why, 0.0, 0, 0, kept=False)
+                )
         return [entry for entry in entries if entry[6] not in failed]
 
     async def events(self) -> AsyncIterator[list[messages.Message]]:

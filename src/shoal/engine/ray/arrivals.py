@@ -12,7 +12,15 @@ from contextlib import suppress
 from shoal.engine.ray.checkpoints import Home
 from shoal.engine.workers.messages import Message
 from shoal.engine.workers.parcels import Label, NotTaken, Parcels
-from shoal.model import Event, FactsChanged, ItemEnded, ItemProgressed, ItemStarted, WorkerReady
+from shoal.model import (
+    Event,
+    FactsChanged,
+    ItemEnded,
+    ItemProgressed,
+    ItemStarted,
+    ItemState,
+    WorkerReady,
+)
 
 WINDOW_S = 60.0
 """What was heard says how far a clock is for so long, up to twice that: machines are suspended, and clocks drift."""
@@ -86,8 +94,8 @@ class Arrivals:
             return event
         why = self._refused.pop(event.seq)
         outcome = event.outcome._replace(kept=False)
-        if outcome.state == "done":
-            outcome = outcome._replace(state="failed", error=why)
+        if outcome.state == ItemState.DONE:
+            outcome = outcome._replace(state=ItemState.FAILED, error=why)
         return event._replace(outcome=outcome)
 
     def discard(self) -> None:

@@ -35,6 +35,7 @@ from shoal.model import (
     Event,
     Factory,
     Item,
+    LostCause,
     Need,
     Node,
     NodeJoined,
@@ -160,7 +161,7 @@ class RayEngine(Talking):
         arrivals = Arrivals(self._root, log_file, self._checkpoints)
         self._workers[number] = RemoteWorker(number, place, log_file, actor, stream, arrivals)
         if self._groups.node_id(place) not in [node_id for node_id, _ in self._known.values()]:
-            self._lose(self._workers[number], "node", f"its node {place.host} was lost")
+            self._lose(self._workers[number], LostCause.NODE, f"its node {place.host} was lost")
         return number
 
     def _wanted(self) -> Packages | None:
@@ -220,7 +221,7 @@ class RayEngine(Talking):
         self._look_at_nodes(now)
         for worker in list(self._workers.values()):
             if worker.is_deaf(now):
-                self._lose(worker, "killed", "killed by its driver, as it did not answer")
+                self._lose(worker, LostCause.KILLED, "killed by its driver, as it did not answer")
             elif worker.stuck_since is not None:
                 self._go_through(worker)
         if now >= self._reservations.next_tick():
@@ -243,7 +244,7 @@ class RayEngine(Talking):
     def _lose_node(self, host: str, now: float) -> None:
         self._events.append(NodeLost(host, now, "Ray no longer hears of it"))
         for worker in [worker for worker in self._workers.values() if worker.place.host == host]:
-            self._lose(worker, "node", f"its node {host} was lost")
+            self._lose(worker, LostCause.NODE, f"its node {host} was lost")
 
     def _listen(self, seconds: float) -> None:
         """Until a worker says something, or could be sent more."""
@@ -316,14 +317,14 @@ class RayEngine(Talking):
         why = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         if worker.said is not None:
             self._lose(worker, *worker.said)
-        elif worker.cause == "killed":
-            self._lose(worker, "killed", "killed by its driver")
+        elif worker.cause is LostCause.KILLED:
+            self._lose(worker, LostCause.KILLED, "killed by its driver")
         elif worker.place.host not in self._link.call(ray_nodes.alive):
-            self._lose(worker, "node", f"its node {worker.place.host} was lost")
+            self._lose(worker, LostCause.NODE, f"its node {worker.place.host} was lost")
         else:
-            self._lose(worker, "node" if self._actors_lost <= FORGIVEN else "crash", why)
+            self._lose(worker, LostCause.NODE if self._actors_lost <= FORGIVEN else LostCause.CRASH, why)
 
-    def _lose(self, worker: RemoteWorker, cause: str, why: str) -> None:
+    def _lose(self, worker: RemoteWorker, cause: LostCause, why: str) -> None:
         del self._workers[worker.number]
         worker.arrivals.discard()
         ray.kill(worker.actor)

@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from shoal.engine import fitting
 from shoal.engine.ray import arbiter
 from shoal.errors import Problem, ShoalError, several
-from shoal.model import Need, Node
+from shoal.model import Asks, Node
 from shoal.model.packages import Packages
 
 _log = logging.getLogger(__name__)
@@ -36,12 +36,12 @@ Alive = Mapping[str, tuple[str, Node]]
 class NodePackages:
     """Knows which nodes have the packages. `prepare` blocks; `ready` never does, and looks after nodes that join.
 
-    Nodes that could not hold a worker that needs `need` are left alone.
+    Nodes that could not hold a worker of those that are asked for are left alone.
     """
 
-    def __init__(self, wanted: Packages, need: Need) -> None:
+    def __init__(self, wanted: Packages, asks: Asks) -> None:
         self.wanted = wanted
-        self._need = need
+        self._asks = asks
         self._tasks: dict[str, Any] = {}
         self._ready: set[str] = set()
         self._killed: Counter[str] = Counter()
@@ -81,7 +81,7 @@ class NodePackages:
         }
 
     def _concerns(self, node: Node) -> bool:
-        return fitting.capacity(self._need, [node]) > 0
+        return fitting.slots(self._asks, node) > 0
 
     def _begin(self, alive: Alive) -> None:
         for node_id, node in alive.values():

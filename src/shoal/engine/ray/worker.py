@@ -11,7 +11,7 @@ import ray
 from shoal.engine.ray.arrivals import Arrivals, Clock
 from shoal.engine.workers.messages import Message
 from shoal.engine.workers.talking import Known
-from shoal.model import Place
+from shoal.model import LostCause, Place
 
 HEAR_S = 5.0
 """How long an actor has to hear that its worker is to be killed."""
@@ -83,7 +83,7 @@ class RemoteWorker(Known):
     def kill(self, now: float) -> None:
         """Ask the actor to kill the process. May be called again, and asks once."""
         if self._kill is None:
-            self.cause = "killed"
+            self.cause = LostCause.KILLED
             self._killed_at = now
             self._kill = self.actor.send.remote(["kill"])
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from shoal.model import Factory, Item
+from shoal.model import Factory, Item, ItemState
 
 
 class Behaviour(NamedTuple):
     """One attempt at one item. `seconds` is the time it takes on a node of speed 1."""
 
     seconds: float
-    outcome_state: str = "done"
+    outcome_state: str = ItemState.DONE
     metrics: Mapping[str, Any] = {}
     error: str | None = None
     reports: tuple[tuple[float, Mapping[str, Any], int | None], ...] = ()

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 from shoal.engine.sim.clock import Clock
 from shoal.engine.sim.records import Trace
-from shoal.model import Event, Item, ItemEnded, ItemsReturned, ItemStarted, NodeLost, Place, WorkerLost
+from shoal.model import (
+    Event,
+    Item,
+    ItemEnded,
+    ItemsReturned,
+    ItemStarted,
+    LostCause,
+    NodeLost,
+    Place,
+    WorkerLost,
+)
 
 
 class Known:
@@ -74,7 +84,7 @@ class Driver:
             if known is not None:
                 known.outstanding.difference_update(event.items)
 
-    def lose(self, worker: int, at: float, cause: str, why: str) -> None:
+    def lose(self, worker: int, at: float, cause: LostCause, why: str) -> None:
         """The one `WorkerLost` of a worker; later notices of its end are dropped."""
         known = self.workers.pop(worker, None)
         if known is not None and self.present:
@@ -85,4 +95,4 @@ class Driver:
         if self.present:
             self.receive(NodeLost(host, now, why))
         for worker in [worker for worker, known in self.workers.items() if known.place.host == host]:
-            self.lose(worker, now, "node", why)
+            self.lose(worker, now, LostCause.NODE, why)

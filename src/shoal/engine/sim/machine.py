@@ -21,6 +21,7 @@ from shoal.model import (
     ItemProgressed,
     ItemsReturned,
     ItemStarted,
+    LostCause,
     Node,
     Outcome,
     Place,
@@ -110,7 +111,7 @@ class Worker:
         if not self.alive:
             return
         if not self.driver.present:
-            self.die("ended", "Its driver is gone.")
+            self.die(LostCause.ENDED, "Its driver is gone.")
             return
         self.machine.workers[self.id] = self
         self._spawned = self.machine.clock.now
@@ -138,7 +139,7 @@ class Worker:
             self._ending = True
             self._next()
 
-    def die(self, cause: str, why: str) -> None:
+    def die(self, cause: LostCause, why: str) -> None:
         """The process ends; the node says so."""
         if self.alive:
             self.vanish()
@@ -146,7 +147,8 @@ class Worker:
 
     def fall(self) -> None:
         """It dies by itself; before it is ready, that counts as a failed start."""
-        self.die("crash" if self._ready else "start", "The worker was killed by signal 9.")
+        cause = LostCause.CRASH if self._ready else LostCause.START
+        self.die(cause, "The worker was killed by signal 9.")
 
     def vanish(self) -> None:
         self.alive = False
@@ -168,7 +170,7 @@ class Worker:
         if token != self._token:
             return
         if startup.error is not None:
-            self.die("start", startup.error)
+            self.die(LostCause.START, startup.error)
             return
         self._ready = True
         now = self.machine.clock.now
@@ -189,7 +191,7 @@ class Worker:
         if self._queue:
             self._begin(self._queue.popleft())
         elif self._ending:
-            self.die("ended", "It was asked to end.")
+            self.die(LostCause.ENDED, "It was asked to end.")
 
     def _begin(self, item: Item) -> None:
         self._item = item
@@ -230,9 +232,9 @@ class Worker:
             return
         behaviour = self._behaviour
         if behaviour.crash:
-            self.die("crash", behaviour.error or "The worker was killed by signal 11.")
+            self.die(LostCause.CRASH, behaviour.error or "The worker was killed by signal 11.")
         elif behaviour.leaves:
-            self.die("room", behaviour.error or "There is no room for it beside the others.")
+            self.die(LostCause.ROOM, behaviour.error or "There is no room for it beside the others.")
         else:
             self._end_item(behaviour.outcome_state, behaviour.metrics, behaviour.error)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shoal.model import Event
+from shoal.model import Event, LostCause
 
 
 class Gone(NamedTuple):
     """What a node says of a worker that is no longer there; the driver makes a `WorkerLost` of it."""
 
-    cause: str
+    cause: LostCause
     why: str
     at: float
 

@@ -22,6 +22,7 @@ from shoal.engine.workers.facts import Facts
 from shoal.engine.workers.folders import ItemFolder
 from shoal.engine.workers.forked import ForkedReports
 from shoal.engine.workers.runner import Broken, Cancelled, Failed, NoRoom, Runner, Upcoming, Work
+from shoal.model import ItemState
 
 INTERRUPT = getattr(signal, "SIGRTMIN", signal.SIGUSR2) + (5 if hasattr(signal, "SIGRTMIN") else 0)
 ERROR_LENGTH = 2000
@@ -156,7 +157,9 @@ class Harness:
         try:
             return messages.encode(messages.ended(seq, attempt, self._now(), state, last, error, *end))
         except ValueError as unfit:
-            return messages.encode(messages.ended(seq, attempt, self._now(), "failed", {}, str(unfit), *end))
+            return messages.encode(
+                messages.ended(seq, attempt, self._now(), ItemState.FAILED, {}, str(unfit), *end)
+            )
 
     def _settle(self, work: Work, checkpoint: str) -> None:
         """Give the item its folders and its variables."""
@@ -181,10 +184,10 @@ class Harness:
                 self._forked.end()
             if work.cancelled:
                 return work.cancelled[0], {}, work.cancelled[1]
-            return "done", _returned(result), None
+            return ItemState.DONE, _returned(result), None
         except Cancelled:
             self._interruptible = False  # Asked by a report, it may still be on its way as a signal.
-            state, why = work.cancelled or ("stopped", "stopped")
+            state, why = work.cancelled or (ItemState.STOPPED, "stopped")
             return state, {}, why
         except NoRoom as error:
             self._leave(messages.leaving(_sentence(error)), 0)  # What it holds is what the others lack.
@@ -194,7 +197,7 @@ class Harness:
             self._interruptible = False
             if work.cancelled:
                 return work.cancelled[0], {}, work.cancelled[1]
-            return "failed", {}, _sentence(error)
+            return ItemState.FAILED, {}, _sentence(error)
         finally:
             self._interruptible = False
 

@@ -19,10 +19,12 @@ from shoal.model import (
     ItemProgressed,
     ItemsReturned,
     ItemStarted,
+    ItemState,
     LogSlice,
     Outcome,
     WorkerReady,
 )
+from shoal.model.states import FINAL
 
 Message = list[Any]
 Entry = Sequence[Any]
@@ -30,7 +32,8 @@ Entry = Sequence[Any]
 name of its checkpoint."""
 
 SETTLING = ("ended", "returned")
-STATES = ("done", "failed", "pruned", "stopped")
+ENDS = FINAL - {ItemState.CACHED}
+"""The states in which a worker can end an item."""
 MESSAGE_BYTES = 64 << 20
 """Most that one message may take as text."""
 DIGITS = 308
@@ -269,7 +272,7 @@ _FIELDS: Mapping[str, Sequence[Callable[[Any], bool]]] = {
         _is_count,
         _is_count,
         _is_moment,
-        lambda state: state in STATES,
+        lambda state: type(state) is str and state in ENDS,
         lambda metrics: type(metrics) is dict,
         lambda error: error is None or type(error) is str,
         _is_moment,

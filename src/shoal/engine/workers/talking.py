@@ -7,9 +7,9 @@ from typing import Any
 
 from shoal.engine.workers import messages
 from shoal.engine.workers.status import describe_status
-from shoal.model import Event, Item, ItemEnded, ItemStarted, Place
+from shoal.model import Event, Item, ItemEnded, ItemStarted, LostCause, Place
 
-CAUSES = {"leaving": "room", "broken": "crash"}
+CAUSES = {"leaving": LostCause.ROOM, "broken": LostCause.CRASH}
 """Of its end, by what a worker says last."""
 
 
@@ -22,9 +22,9 @@ class Known:
         self.number = number
         self.place = place
         self.log_file = log_file
-        self.cause = "crash"
+        self.cause = LostCause.CRASH
         """Why it will turn out to be gone, unless it says otherwise."""
-        self.said: tuple[str, str] | None = None
+        self.said: tuple[LostCause, str] | None = None
         """The cause and the reason, where it said itself why it goes."""
         self.ended = False
         """Whether it was asked to end."""
@@ -35,7 +35,7 @@ class Known:
         event = messages.event(message, self.number, self.log_file, now)
         if event is None:
             # One that says it cannot start while it runs an item has died of that item.
-            started = "start" if self.running is None else "crash"
+            started = LostCause.START if self.running is None else LostCause.CRASH
             self.said = self.said or (CAUSES.get(message[0], started), str(message[1]))
         elif type(event) is ItemStarted:
             self.running = (event.seq, event.attempt)
@@ -43,17 +43,17 @@ class Known:
             self.running = None  # One that could not begin ends while another runs.
         return event
 
-    def end(self, status: int | None, why: str | None) -> tuple[str, str]:
+    def end(self, status: int | None, why: str | None) -> tuple[LostCause, str]:
         """The cause and the reason of its end, from the exit status of its process."""
         if self.said is not None:
             return self.said
-        if self.cause == "killed":
-            return "killed", "killed by its driver"
-        if self.cause == "node":
-            return "node", str(why)
+        if self.cause is LostCause.KILLED:
+            return self.cause, "killed by its driver"
+        if self.cause is LostCause.NODE:
+            return self.cause, str(why)
         if self.ended and status == 0 and self.running is None:
-            return "ended", "ended"
-        return "crash", why or describe_status(status)
+            return LostCause.ENDED, "ended"
+        return LostCause.CRASH, why or describe_status(status)
 
 
 class Talking:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from shoal.shape.pool.pool import Pool
-from shoal.shape.pool.values import Ended, Guide, Policy, Progress, Running, Source, Watcher, WorkerUse
+from shoal.shape.pool.values import Guide, Lane, Source
 
-__all__ = ["Ended", "Guide", "Policy", "Pool", "Progress", "Running", "Source", "Watcher", "WorkerUse"]
+__all__ = ["Guide", "Lane", "Pool", "Source"]

@@ -1,34 +1,22 @@
-"""The workers of a pool: how many, on which places, until when, and where their time went."""
+"""The workers of one lane, and what waits for them: how many there should be, on which places, until when."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from shoal.engine.base import Engine
-from shoal.errors import EngineError, SpecError
-from shoal.model import (
-    Factory,
-    Granted,
-    Item,
-    LogSlice,
-    Need,
-    Outcome,
-    Place,
-    Refused,
-    WorkerLost,
-    WorkerReady,
-)
-from shoal.shape.pool.values import Policy, WorkerUse
-from shoal.units import format_seconds
-
-MISSING_MODULE = "ModuleNotFoundError: "
-"""How the reason starts for a worker that misses a package. No other worker would fare better."""
-
-START_FAILURES = 5
-"""Workers in a row that fail to start before the run gives up."""
-
-START_S = 600.0
-"""A worker that is not ready after so long (an import that hangs) is killed, and counts as one that failed."""
+from shoal.files.suspension import suspended_at
+from shoal.model import Granted, Item, Place, Refused
+from shoal.plan import chunking
+from shoal.plan.durations import Durations
+from shoal.shape.flights import Flights
+from shoal.shape.journal import Journal
+from shoal.shape.pool.picking import STUCK_S, Hands, at_hand, pick
+from shoal.shape.pool.ready import ReadyQueue
+from shoal.shape.pool.values import Lane
+from shoal.shape.recording import Recording
+from shoal.shape.roster import Member, Roster
 
 NODE_PATIENCE_S = 300.0
 """How long a run that lost all its nodes waits for one to come back."""
@@ -37,248 +25,199 @@ IDLE_S = 1.0
 """A worker with nothing to do this long is let go."""
 
 
-class Flight:
-    """An item that was handed to a worker and has not ended."""
-
-    __slots__ = ("attempt", "cancelled", "heard", "item", "kill_at", "log", "started", "worker")
-
-    def __init__(self, item: Item, worker: Member) -> None:
-        self.item = item
-        self.attempt = item.attempt
-        self.worker = worker
-        self.started: float | None = None
-        self.heard: float | None = None
-        """When it last reported."""
-        self.log: LogSlice | None = None
-        self.cancelled: tuple[str, str] | None = None
-        self.kill_at: float | None = None
-
-    def overdue(self, policy: Policy, now: float) -> str | None:
-        """Why it has to end by now; None while it has time."""
-        if policy.timeout_s is None or self.started is None:
-            return None
-        since = self.heard if policy.timeout_since_report and self.heard is not None else self.started
-        if now - since < policy.timeout_s:
-            return None
-        return f"timed out after {format_seconds(policy.timeout_s)}"
-
-    def timed_out(self, outcome: Outcome) -> bool:
-        """Whether that is how it ended: nothing else is cancelled as failed."""
-        return outcome.state == "failed" and self.cancelled == (outcome.state, outcome.error)
-
-    def crashed(self, event: WorkerLost) -> Outcome:
-        """What became of the item, which ran when its worker died."""
-        started = self.started if self.started is not None else event.at
-        state, error = self.cancelled or ("failed", f"crashed: {event.why}")
-        return Outcome(state, {}, error, max(0.0, event.at - started), self.log)
-
-
-class Member:
-    """One worker."""
-
-    __slots__ = (
-        "current",
-        "flights",
-        "idle_since",
-        "items",
-        "leaving",
-        "node",
-        "number",
-        "place",
-        "ready_at",
-        "recalled",
-        "spawned_at",
-        "work_s",
-    )
-
-    def __init__(self, number: int, place: Place, now: float) -> None:
-        self.number = number
-        self.place = place
-        self.node = place.host
-        self.spawned_at = now
-        self.ready_at: float | None = None
-        self.flights: dict[int, Flight] = {}
-        self.current: Flight | None = None
-        self.leaving = False
-        self.recalled = False
-        self.idle_since = now
-        self.work_s = 0.0
-        self.items = 0
-
-    def ran_s(self, now: float) -> float:
-        """How long its item has run; nothing, when none does."""
-        return 0.0 if self.current is None or self.current.started is None else now - self.current.started
-
-    def use(self, now: float) -> WorkerUse:
-        ready = self.ready_at if self.ready_at is not None else now
-        startup = ready - self.spawned_at
-        return WorkerUse(
-            self.number, self.node, startup, self.work_s, max(0.0, now - ready - self.work_s), self.items
-        )
-
-
 class Crew:
     """Keeps as many workers as there is use and room for."""
 
-    def __init__(self, engine: Engine, factory: Factory, need: Need, concurrent: int | None) -> None:
+    def __init__(
+        self, engine: Engine, journal: Journal, recording: Recording, lane: Lane, durations: Durations
+    ) -> None:
         self._engine = engine
-        self._factory = factory
-        self._need = need
-        self._concurrent = concurrent
+        self._journal = journal
+        self._durations = durations
+        self.lane = lane
+        self.guide = lane.guide
+        self.ready = ReadyQueue(durations.expect)
+        self.roster = Roster(engine, lane.factory)
+        self.flights = Flights(engine, journal, recording, self.roster, lane.policy)
+        self.hands = Hands(0, ())
+        self.coming = 0
+        """Items for it that are not durable yet."""
         self._pending: deque[int] = deque()
         self._held: list[Place] = []
         """Places whose workers wait until the first worker of their node has done something."""
-        self.start_failures = 0
-        """Workers in a row that ended before they had started an item."""
-        self._any_ready = False
         self._bare_since: float | None = None
-        self._kill_at: float | None = None
-        self.members: dict[int, Member] = {}
-        self.past: list[WorkerUse] = []
+        self._capacity: int | None = None
+
+    # What there is to do.
+
+    def ahead(self) -> int:
+        """How many items a worker has at least, where there are enough."""
+        return 1 if self.guide is None else self.guide.ahead()
+
+    def hungry(self, workers: int, *, soon: bool = False) -> int:
+        """How many more items so many workers could be given, now or `soon`, however many there are."""
+        mean = self._durations.mean_s
+        each = chunking.ahead(mean, chunking.PLENTY, workers, self._engine.latency_s, self.ahead())
+        have = len(self.ready) + self.roster.aloft + self.ready.delayed
+        if soon:
+            each += chunking.in_reserve(mean, self.lane.policy.commit_s) if self.guide is None else 0
+            have += self.coming
+        return workers * each - have
+
+    def gather(self) -> None:
+        """See which of its workers may be given items."""
+        self.hands = at_hand(self.roster, self.guide)
+
+    def workers_soon(self) -> int:
+        """How many workers may soon want items: those that a guide lets work, or all for which there is room."""
+        return max(1, self.hands.total if self.guide is not None else min(self.limit(), chunking.PLENTY))
+
+    def feed(self, now: float) -> None:
+        """Hand out what waits. Raises `TakenOver` where another driver has the run by now."""
+        sure, hands = False, self.hands
+        ready, mean, latency_s, least = (
+            self.ready,
+            self._durations.mean_s,
+            self._engine.latency_s,
+            self.ahead(),
+        )
+        enough = max(least, chunking.at_least(mean, latency_s))
+        for member in hands.members:
+            want = chunking.ahead(mean, len(ready), hands.total, latency_s, least)
+            have = len(member.flights)
+            if not ready or have > want // 2:
+                break  # The others have as much.
+            if have >= least and member.ran_s(now) > STUCK_S:
+                continue
+            picked = pick(ready, self._durations, member, hands.total, want, enough, now)
+            if picked:
+                if not sure:
+                    self._journal.ensure_ours()
+                    sure = True
+                self._engine.submit(member.number, self._launch(picked, member))
+                suspended_at("hand-out")
+
+    def _launch(self, items: list[Item], member: Member) -> list[Item]:
+        sent, guide = self.flights.launch(items, member), self.guide
+        return sent if guide is None else [guide.sent(item, member.number, member.node) for item in sent]
+
+    def look(self, now: float, *, stopping: bool, nothing_left: bool) -> None:
+        """See to workers that do not start, to items that run too long, and to what waits behind those."""
+        for member in list(self.roster.members.values()):
+            if stopping:
+                self.roster.recall(member)
+            self.roster.look_at_start(member, now, stopping)
+            self.flights.look(member, now, stopping)
+            if member.ran_s(now) > STUCK_S and self._has_too_many(member, nothing_left):
+                self.roster.recall(member)
+
+    def _has_too_many(self, member: Member, nothing_left: bool) -> bool:
+        """Whether a worker whose item runs long should give back what waits behind it."""
+        least = self.ahead()
+        if least > 1 and nothing_left:
+            others = (each for each in at_hand(self.roster, self.guide).members if each is not member)
+            least = 1 if any(not each.flights for each in others) else least  # Others could do it now.
+        return len(member.flights) > least
+
+    # How many workers.
 
     def limit(self) -> int:
         """Most workers there may be."""
-        most = self._engine.capacity(self._need)
-        return most if self._concurrent is None else min(most, self._concurrent)
+        if self._capacity is None:
+            self._capacity = self._engine.capacity(self.lane.need)
+        concurrent = self.lane.policy.concurrent
+        return self._capacity if concurrent is None else min(self._capacity, concurrent)
 
-    def grow(self, useful: int) -> None:
-        """Ask for workers up to `useful`, within the limit; give up what is asked for in excess."""
-        staying = sum(not member.leaving for member in self.members.values())
-        while self._held and staying + len(self._held) > useful:
+    def nodes_changed(self) -> None:
+        """There may be other nodes than before."""
+        self._capacity = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for a place, and has no worker."""
+        return bool(self._pending) and not self.roster.members
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether one of its workers has been asked to go, and is not gone."""
+        return len(self.roster.members) > self.roster.staying
+
+    def grow(self, useful: int) -> list[int]:
+        """Ask for workers up to `useful`, within the limit; give up what is asked for in excess. Those that began."""
+        begun: list[int] = []
+        roster = self.roster
+        while self._held and roster.staying + len(self._held) > useful:
             self._engine.release(self._held.pop())
-        self._spawn_held()
-        staying = sum(not member.leaving for member in self.members.values()) + len(self._held)
-        wanted = max(0, min(useful, self.limit()) - staying)
-        if self._concurrent is not None:
+        if self._held:
+            held, self._held = self._held, []
+            begun += self._spawn(held)
+        wanted = max(0, min(useful, self.limit()) - roster.staying - len(self._held))
+        if self.lane.policy.concurrent is not None:
             # One that leaves still runs its item, and counts against the limit.
-            wanted = min(wanted, self._concurrent - len(self.members) - len(self._held))
+            wanted = min(wanted, self.lane.policy.concurrent - len(roster.members) - len(self._held))
         if self.limit() == 0:
             self._no_room(useful)
-            return
+            return begun
         while len(self._pending) > max(0, wanted):
             self._engine.cancel_reservation(self._pending.pop())
         while len(self._pending) < wanted:
-            reservation = self._engine.reserve([self._need], None)
+            reservation = self._engine.reserve([self.lane.need], None)
             if not reservation.places:
                 self._pending.append(reservation.id)
                 continue
             wanted -= 1
-            for place in reservation.places:
-                self._spawn(place)
+            begun += self._spawn(reservation.places)
+        return begun
 
     def _no_room(self, useful: int) -> None:
         """No node that is alive could hold a worker: an error at first, but lost nodes may come back."""
         self.abandon_reservations()
-        if self.members or not useful:
+        if self.roster.members or not useful:
             self._bare_since = None
             return
         now = self._engine.now()
         if self._bare_since is None:
             self._bare_since = now
-        never_fits = self._engine.nodes() and not self.past
+        never_fits = self._engine.nodes() and not self.roster.past
         if never_fits or now - self._bare_since > NODE_PATIENCE_S:
-            self._engine.reserve([self._need], None)  # Raises, with the reason for each node.
+            self._engine.reserve([self.lane.need], None)  # Raises, with the reason for each node.
 
-    def granted(self, event: Granted) -> None:
+    def granted(self, event: Granted) -> list[int] | None:
+        """The workers that began; None when it did not ask for these places."""
         if event.reservation not in self._pending:
-            for place in event.places:
-                self._engine.release(place)
-            return
+            return None
         self._pending.remove(event.reservation)
-        for place in event.places:
-            self._spawn(place)
+        return self._spawn(event.places)
 
     def refused(self, event: Refused) -> None:
         if event.reservation in self._pending:
             self._pending.remove(event.reservation)
 
-    def _spawn(self, place: Place) -> None:
-        if self._is_first_still_starting(place.host):
-            self._held.append(place)
-            return
-        number = self._engine.spawn(self._factory, place)
-        self.members[number] = Member(number, place, self._engine.now())
-
-    def _spawn_held(self) -> None:
-        held, self._held = self._held, []
-        for place in held:
-            self._spawn(place)
+    def _spawn(self, places: Sequence[Place]) -> list[int]:
+        begun = []
+        for place in places:
+            if self._is_first_still_starting(place.host):
+                self._held.append(place)
+            else:
+                begun.append(self.roster.spawn(place).number)
+        return begun
 
     def _is_first_still_starting(self, host: str) -> bool:
         """Where starts are slow, many at once on one machine only delay the first, which could begin."""
         if not self._engine.stagger_s:
             return False
-        here = [member for member in self.members.values() if member.node == host]
+        here = [member for member in self.roster.members.values() if member.node == host]
         if not here or any(member.items for member in here):
             return False
         return self._engine.now() - min(member.spawned_at for member in here) < self._engine.stagger_s
 
-    def ready(self, event: WorkerReady) -> None:
-        member = self.members.get(event.worker)
-        if member is not None and member.ready_at is None:
-            member.ready_at = member.idle_since = event.at
-            self._any_ready = True
-
-    def lost(self, event: WorkerLost) -> Member | None:
-        """Strike it off; raises when workers fail to start again and again."""
-        member = self.members.pop(event.worker, None)
-        if member is None:
-            return None
-        if member.current is not None and member.current.started is not None:
-            member.work_s += event.at - member.current.started
-            member.items += 1
-        self.past.append(member.use(event.at))
-        failed = event.cause == "start" or (member.ready_at is None and event.cause != "node")
-        if failed and not member.leaving:
-            self.start_failures += 1
-            if event.why.startswith(MISSING_MODULE) and not self._any_ready:
-                raise SpecError(
-                    f"No worker could start on {member.node}, and no item was tried: {event.why}",
-                    hint="Add the package that has it to requirements: of the workload, or install it there.",
-                )
-            if self.start_failures >= START_FAILURES:
-                raise EngineError(
-                    f"No worker could start: {event.why}", hint="`shoal logs` has the whole story."
-                )
-        return member
-
-    def dismiss(self, member: Member) -> None:
-        """Let a worker go when it has finished what it holds."""
-        if not member.leaving:
-            member.leaving = True
-            self._recall(member)
-            if not member.flights:
-                self._engine.end(member.number)
-
-    def let_idle_go(self, members: list[Member], now: float) -> None:
-        """Nothing more will come: those of them that have had nothing to do for a while are not needed."""
-        for member in members:
-            if not member.flights and member.ready_at is not None and now - member.idle_since > IDLE_S:
-                self.dismiss(member)
-
-    def look_at_start(self, member: Member, now: float, stopping: bool) -> None:
-        """Kill a worker that takes too long to be ready; one that nothing is wanted of any more, at once."""
-        if member.ready_at is None and (stopping or now - member.spawned_at > START_S):
-            member.leaving = member.leaving or stopping
-            self._engine.kill(member.number)
-
-    def discard(self, member: Member) -> None:
-        """End a worker at once; what it has not started goes to others."""
-        member.leaving = True
-        self._engine.kill(member.number)
-
-    def finished_chunk(self, member: Member) -> None:
-        if member.leaving and not member.flights:
-            self._engine.end(member.number)
-
-    def _recall(self, member: Member) -> None:
-        if member.flights and not member.recalled:
-            member.recalled = True
-            self._engine.recall(member.number)
-
-    def recall(self, member: Member) -> None:
-        """Take back what it has not started."""
-        self._recall(member)
+    def let_idle_go(self, now: float) -> None:
+        """Nothing more will come: who has had nothing to do for a while is not needed."""
+        for member in at_hand(self.roster, self.guide).members:
+            if member.flights:
+                return  # Idle ones come first.
+            if now - member.idle_since > IDLE_S:
+                self.roster.dismiss(member)
 
     def abandon_reservations(self) -> None:
         while self._pending:
@@ -286,26 +225,7 @@ class Crew:
         while self._held:
             self._engine.release(self._held.pop())
 
-    @property
-    def all_let_go(self) -> bool:
-        return self._kill_at is not None
-
-    def let_all_go(self, grace_s: float) -> None:
-        """Ask all to end; those that do not are killed after the grace. To be called until none is left."""
-        now = self._engine.now()
+    def let_all_go(self) -> None:
+        """To be called until no worker is left."""
         self.abandon_reservations()
-        if self._kill_at is None:
-            self._kill_at = now + grace_s
-            for member in self.members.values():
-                member.leaving = True
-                if member.ready_at is None:  # Nobody waits for the start of a worker that has nothing to do.
-                    self._engine.kill(member.number)
-                else:
-                    self._engine.end(member.number)
-        elif now >= self._kill_at:
-            self._kill_at = now + grace_s
-            for number in self.members:
-                self._engine.kill(number)
-
-    def uses(self, now: float) -> list[WorkerUse]:
-        return sorted([*self.past, *(member.use(now) for member in self.members.values())])
+        self.roster.let_all_go(self.lane.policy.grace_s)

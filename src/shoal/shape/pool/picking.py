@@ -3,37 +3,48 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from shoal.model import Item
 from shoal.plan import chunking
 from shoal.plan.durations import Durations
-from shoal.shape.pool.crew import Crew, Member
 from shoal.shape.pool.ready import ReadyQueue
 from shoal.shape.pool.values import Guide
+from shoal.shape.roster import Member, Roster
 
 STUCK_S = 0.2
 """An item that runs longer than this gives up the chunk-mates that wait behind it."""
 
 
+class Hands(NamedTuple):
+    """The workers that may be given items: how many, and each of them once, those with the fewest items first."""
+
+    total: int
+    members: Iterable[Member]
+
+
+def at_hand(roster: Roster, guide: Guide | None) -> Hands:
+    """All that are ready and stay, or as many of each node as the guide says.
+
+    One that still starts gets nothing: what waits for it could be done by others meanwhile.
+    """
+    if guide is None:
+        return Hands(roster.available, roster.by_load())
+    ready = [member for member in roster.members.values() if member.ready_at is not None]
+    active = [member for member in _guided(ready, guide) if not member.leaving and not member.recalled]
+    return Hands(len(active), sorted(active, key=lambda member: len(member.flights)))
+
+
 def pick(
-    ready: ReadyQueue,
-    durations: Durations,
-    member: Member,
-    members: int,
-    latency_s: float,
-    now: float,
-    least: int = 1,
+    ready: ReadyQueue, durations: Durations, member: Member, hands: int, want: int, enough: int, now: float
 ) -> list[Item]:
-    """The next items for one of so many workers; none while it has enough, or is stuck with more than `least`."""
-    want = chunking.ahead(durations.mean_s, len(ready), members, latency_s, least)
-    enough = max(least, chunking.at_least(durations.mean_s, latency_s))
+    """The next items for one of so many workers: up to `want` in all, and beyond `enough` only short ones."""
     have = len(member.flights)
-    if have > want // 2 or (have >= least and member.ran_s(now) > STUCK_S):
-        return []
     picked: list[Item] = []
     budget = chunking.HORIZON_S
     while len(picked) + have < want:
-        item = ready.pop(member.number, now, alone=members == 1)
+        item = ready.pop(member.number, now, alone=hands == 1)
         if item is None:
             break
         expected = durations.expect(item) or 0.0
@@ -43,17 +54,6 @@ def pick(
         budget -= expected
         picked.append(item)
     return picked
-
-
-def at_hand(crew: Crew, guide: Guide | None) -> list[Member]:
-    """Those that may be given items: all that are ready and stay, or as many of each node as the guide says.
-
-    One that still starts gets nothing: what waits for it could be done by others meanwhile.
-    """
-    ready = [member for member in crew.members.values() if member.ready_at is not None]
-    if guide is not None:
-        ready = _guided(ready, guide)
-    return [member for member in ready if not member.leaving and not member.recalled]
 
 
 def _guided(ready: list[Member], guide: Guide) -> list[Member]:
@@ -78,12 +78,3 @@ def _spread(members: list[Member]) -> list[Member]:
         turns.append(before[member.place.devices])
         before[member.place.devices] += 1
     return [members[index] for index in sorted(range(len(members)), key=turns.__getitem__)]
-
-
-def has_too_many(member: Member, crew: Crew, guide: Guide | None, nothing_left: bool) -> bool:
-    """Whether a worker whose item runs long should give back what waits behind it."""
-    least = 1 if guide is None else guide.ahead()
-    if least > 1 and nothing_left:
-        others = (each for each in at_hand(crew, guide) if each is not member)
-        least = 1 if any(not each.flights for each in others) else least  # Others could do it now.
-    return len(member.flights) > least

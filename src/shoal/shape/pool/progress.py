@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
 
 from shoal.plan.durations import Durations
 from shoal.plan.prediction import remaining
+from shoal.shape.base import Progress, Running
 from shoal.shape.pool.crew import Crew
-from shoal.shape.pool.ready import ReadyQueue
-from shoal.shape.pool.values import Progress, Running
 
 WINDOW_S = 10.0
 OVERDUE = 0.1
@@ -36,19 +36,19 @@ class Meter:
         return (total - before) / (now - since) if now > since else 0.0
 
 
-def look(
-    now: float, meter: Meter, ready: ReadyQueue, crew: Crew, durations: Durations, left: int | None
-) -> Progress:
-    """The moment as a value."""
-    flights = [member.current for member in crew.members.values() if member.current is not None]
-    running = [
-        Running(flight.item, flight.worker.node, flight.started)
-        for flight in flights
-        if flight.started is not None
-    ]
-    waiting = len(ready) + ready.delayed + sum(len(member.flights) for member in crew.members.values())
+def look(now: float, meter: Meter, crews: Sequence[Crew], durations: Durations, left: int) -> Progress:
+    """The moment as a value; `left` are items that are not known yet."""
+    running: list[Running] = []
+    waiting = workers = working = 0
+    for crew in crews:
+        waiting += len(crew.ready) + crew.ready.delayed + crew.roster.aloft
+        workers += len(crew.roster.members)
+        for member in crew.roster.members.values():
+            working += member.items > 0
+            flight = member.current
+            if flight is not None and flight.started is not None:
+                running.append(Running(flight.item, member.node, flight.started))
     waiting -= len(running)
-    workers = len(crew.members)
     return Progress(
         now,
         dict(meter.counts),
@@ -56,14 +56,19 @@ def look(
         running,
         workers,
         meter.rate(now),
-        _remaining(now, ready, running, durations, workers, waiting + (left or 0)),
+        _remaining(now, crews, running, durations, workers, waiting + left),
         durations.mean_s,
-        working=sum(member.items > 0 for member in crew.members.values()),
+        working=working,
     )
 
 
 def _remaining(
-    now: float, ready: ReadyQueue, running: list[Running], durations: Durations, workers: int, waiting: int
+    now: float,
+    crews: Sequence[Crew],
+    running: list[Running],
+    durations: Durations,
+    workers: int,
+    waiting: int,
 ) -> float | None:
     mean = durations.mean_s
     if mean is None:
@@ -71,8 +76,9 @@ def _remaining(
     ran = [now - entry.since for entry in running]
     # Short items end first: what still runs shows how much longer the others are than those that ended.
     longer = 1.0 + sum(ran) / (mean * durations.count)
-    if waiting == len(ready) <= EXACT:
-        expected = [longer * (durations.expect(item) or mean) for item in ready.items()]
+    if waiting == sum(len(crew.ready) for crew in crews) <= EXACT:
+        known = (item for crew in crews for item in crew.ready.items())
+        expected = [longer * (durations.expect(item) or mean) for item in known]
     else:
         expected = [longer * mean * waiting]
     left = [

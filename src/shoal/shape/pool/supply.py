@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from shoal.model import Item
-from shoal.shape.pool.ready import ReadyQueue
-from shoal.shape.pool.recording import Recording
 from shoal.shape.pool.values import Source
-
-PLENTY = 10_000
-"""So many waiting items are enough to choose the longest from."""
 
 
 class Supply:
-    """Fills the queue of waiting items: with recorded ones directly, with new ones once they are recorded."""
+    """`waits` is told of recorded items, `take` of new ones, which have to be recorded first."""
 
     def __init__(
-        self, source: Source, resumed: Iterator[Item] | None, ready: ReadyQueue, recording: Recording
+        self,
+        source: Source,
+        resumed: Iterator[Item] | None,
+        waits: Callable[[Item], None],
+        take: Callable[[Sequence[Item]], None],
     ) -> None:
         self._source = source
         self._resumed = resumed
-        self._ready = ready
-        self._recording = recording
+        self._waits = waits
+        self._take = take
 
     def exhausted(self) -> bool:
         """Whether nothing more will ever come."""
-        return self._resumed is None and self._source.finished() and not self._recording.new
+        return self._resumed is None and self._source.finished()
 
-    def refill(self, hungry: int, workers: int) -> None:
-        """Get more, if there are fewer than plenty; new ones only as far as workers will soon take them."""
-        if len(self._ready) + self._recording.new >= PLENTY:
-            return
+    def refill(self, room: int, hungry: int, workers: int) -> None:
+        """Get more: as many recorded items as there is room for, then as many new ones as workers will soon take."""
         if self._resumed is not None:
-            self._take_resumed(self._resumed)
-        elif hungry > 0 and not self._source.finished():
+            self._take_resumed(self._resumed, room)
+        elif hungry > 0:
             items = self._source.take(hungry, workers)
             if items:
-                self._recording.add(items)
+                self._take(items)
 
-    def _take_resumed(self, resumed: Iterator[Item]) -> None:
-        for item in resumed:
-            self._ready.push(item)
-            if len(self._ready) >= PLENTY:
+    def _take_resumed(self, resumed: Iterator[Item], room: int) -> None:
+        for count, item in enumerate(resumed, 1):
+            self._waits(item)
+            if count >= room:
                 return
         self._resumed = None

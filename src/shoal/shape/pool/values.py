@@ -1,38 +1,12 @@
-"""What a pool is given and what it tells: policies, sources of items, watchers, progress."""
+"""What a pool is given: lanes, sources of items, guides."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from shoal.model import Item, Outcome
-
-
-class Policy(NamedTuple):
-    """The rules of one run."""
-
-    retries: int = 0
-    timeout_s: float | None = None
-    concurrent: int | None = None
-    """Most items that run at the same time."""
-    stop_after: int | None = None
-    """Stop the run when this many items have failed."""
-    grace_s: float = 5.0
-    """How long an item that was asked to end may take before its worker is killed."""
-    commit_s: float = 0.2
-    """How long a finished item may wait until it is durable, together with others."""
-    crashes: int | None = None
-    """How often an item whose worker died is tried again; None: as often as one that failed."""
-    timeouts_count_as_crashes: bool = False
-    """Whether an item that timed out is tried again as if its worker had died, which is then ended."""
-    timeout_since_report: bool = False
-    """Whether the time that an item may take begins anew with each of its reports."""
-    backoff_s: float = 0.2
-    """Before the first retry; doubles with each further one."""
-
-    def allowed(self, crashed: bool) -> int:
-        """How many further attempts an item gets that failed, or whose worker died."""
-        return self.retries if not crashed or self.crashes is None else self.crashes
+from shoal.model import Factory, Item, Need, Outcome
+from shoal.shape.base import Policy
 
 
 class Source(Protocol):
@@ -79,60 +53,10 @@ class Guide(Protocol):
         """How much has not ended, in what the kind counts (inputs, rather than items); None while nobody knows."""
 
 
-class Ended(NamedTuple):
-    """An item whose final state is durable."""
+class Lane(NamedTuple):
+    """One sort of worker in a pool, and the rules for the items that go to it."""
 
-    item: Item
-    node: str
-    started: float
-    outcome: Outcome
-
-
-class Running(NamedTuple):
-    item: Item
-    node: str
-    since: float
-
-
-class Progress(NamedTuple):
-    """A moment of a run."""
-
-    now: float
-    counts: Mapping[str, int]
-    """Items of this session by state: done, failed, pruned, stopped."""
-    waiting: int
-    """Known items that wait; a source may hold more."""
-    running: Sequence[Running]
-    workers: int
-    rate: float
-    """Items that ended per second, lately."""
-    remaining_s: float | None
-    """Seconds until what is known is done; None while nothing has been learned."""
-    mean_s: float | None
-    left: int | None = None
-    """What a guide says is left to do, in what the kind counts."""
-    least_s: float | None = None
-    """Seconds for what is known already, where a guide cannot say `remaining_s` because more is being found."""
-    working: int = 0
-    """Workers that have ended an item: others may still load something."""
-
-
-class WorkerUse(NamedTuple):
-    """Where one worker's time went."""
-
-    worker: int
-    node: str
-    startup_s: float
-    work_s: float
-    idle_s: float
-    items: int
-
-
-class Watcher(Protocol):
-    """Somebody who wants to see. Called from the pool's loop: quick, and never raising."""
-
-    def durable(self, ended: Sequence[Ended]) -> None:
-        """These have their final state, and it is recorded."""
-
-    def moment(self, progress: Progress) -> None:
-        """Now and then, several times a second."""
+    factory: Factory
+    need: Need
+    policy: Policy = Policy()
+    guide: Guide | None = None

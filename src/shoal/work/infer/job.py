@@ -18,7 +18,8 @@ from shoal.files.turns import Turn, Turns
 from shoal.model import Factory, Item, Need, Node, Plan, Prediction
 from shoal.model.packages import Packages
 from shoal.model.profile import Profile
-from shoal.shape.pool import Guide, Policy
+from shoal.shape.base import Policy
+from shoal.shape.pool import Guide
 from shoal.spec import Infer
 from shoal.work.infer import outputs
 from shoal.work.infer.base import Models
@@ -30,7 +31,7 @@ from shoal.work.infer.models import models
 from shoal.work.infer.models.installed import is_installed, knows_cuda
 from shoal.work.infer.source import InferSource
 from shoal.work.infer.tuning import Tuning
-from shoal.work.job import Conclusion, Hooks, Learned, Past
+from shoal.work.job import Conclusion, Learned, Past, PoolJob
 from shoal.work.requirements import packages_of, read_requirements
 
 RUNNER = "shoal.work.infer.worker.runner:InferRunner"
@@ -51,8 +52,8 @@ def prepare(spec: Infer, *, limit: int | None = None) -> InferJob:
     return InferJob(spec, limit)
 
 
-class InferJob(Hooks):
-    """A `PoolJob`: what an inference asks of a pool."""
+class InferJob(PoolJob):
+    """What an inference asks of a pool."""
 
     kind = "infer"
 
@@ -311,12 +312,10 @@ class InferJob(Hooks):
                 turn = 0 if self._turn is None else self._turn.number
                 outputs.let_go(self.spec.output, self.spec.folder, self._run, turn)
 
-    def plan(
-        self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned | None = None
-    ) -> Plan:
+    def plan(self, nodes: Sequence[Node], profile: Profile | None, learned: Learned | None = None) -> Plan:
         from shoal.work.infer.planning import plan
 
-        return plan(self, nodes, capacity, learned or {})
+        return plan(self, nodes, learned or {})
 
     def predict(self, node: Node, count: int, learned: Learned) -> Prediction:
         from shoal.work.infer.lasting import predict

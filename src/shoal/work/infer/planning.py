@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from shoal.engine import fitting
 from shoal.model import Decision, Node, Plan
 from shoal.units import format_share
 from shoal.work.infer.lasting import Outlook, groups_of, measured, outlook, recalled
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from shoal.work.infer.job import InferJob
 
 
-def plan(job: InferJob, nodes: Sequence[Node], capacity: int, learned: Learned) -> Plan:
+def plan(job: InferJob, nodes: Sequence[Node], learned: Learned) -> Plan:
+    capacity = fitting.capacity(job.need, nodes)
     usable = [node for node in nodes if job.need.refusal(node) is None]
     groups = groups_of(job, usable)
     known = measured(learned) & set(groups)

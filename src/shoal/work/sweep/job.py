@@ -12,10 +12,11 @@ from shoal.files.turns import Turn
 from shoal.model import Factory, Item, Need, Node, Plan
 from shoal.model.packages import Packages
 from shoal.model.profile import Profile
-from shoal.shape.pool import Policy, Source
+from shoal.shape.base import Policy
+from shoal.shape.pool import Source
 from shoal.spec import Sweep
 from shoal.work.digest import digest
-from shoal.work.job import Conclusion, Hooks, Learned, Past
+from shoal.work.job import Conclusion, Learned, Past, PoolJob
 from shoal.work.requirements import packages_of, read_requirements
 from shoal.work.sweep.rows import GridRows, Rows, RowSource, TableRows
 
@@ -55,8 +56,8 @@ def _rows(spec: Sweep) -> Rows | None:
     return GridRows(trials.grid, trials.repeat) if trials.grid is not None else None
 
 
-class SweepJob(Hooks):
-    """A `PoolJob`: what a sweep asks of a pool."""
+class SweepJob(PoolJob):
+    """What a sweep asks of a pool."""
 
     kind = "sweep"
 
@@ -148,12 +149,10 @@ class SweepJob(Hooks):
     def has_more(self, past: Past) -> bool:
         return bool(self.source(past).take(1, 1))
 
-    def plan(
-        self, nodes: list[Node], capacity: int, profile: Profile | None, learned: Learned | None = None
-    ) -> Plan:
+    def plan(self, nodes: Sequence[Node], profile: Profile | None, learned: Learned | None = None) -> Plan:
         from shoal.work.sweep.planning import plan
 
-        return plan(self, nodes, capacity, profile)
+        return plan(self, nodes, profile)
 
 
 def _factory(spec: Sweep, pickle: str | None) -> Factory:

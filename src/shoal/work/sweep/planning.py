@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from shoal.engine import fitting
 from shoal.model import Decision, ItemPlacement, Node, Plan, Prediction
 from shoal.model.profile import Profile
 from shoal.plan.chunking import HORIZON_S
@@ -24,8 +25,8 @@ MOST_SCHEDULED = 1_000_000
 MOST_PLACED = 1000
 
 
-def plan(job: SweepJob, nodes: Sequence[Node], capacity: int, profile: Profile | None) -> Plan:
-    total = job.total()
+def plan(job: SweepJob, nodes: Sequence[Node], profile: Profile | None) -> Plan:
+    total, capacity = job.total(), fitting.capacity(job.need, nodes)
     workers = min(capacity, job.policy.concurrent or capacity, total or capacity)
     durations = expected_durations(job, profile)
     prediction = _predict(durations, total, workers, profile)

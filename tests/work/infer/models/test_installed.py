@@ -84,7 +84,7 @@ def test_a_plan_names_what_could_be_tried_if_it_were_installed(only: Any, tmp_pa
     def runtime(*sets: str) -> tuple[Any, str]:
         spec = specs.loads(text, folder=tmp_path, sets=sets, kind="infer")
         assert isinstance(spec, specs.Infer)
-        decisions = InferJob(spec, None).plan([], 0, None).decisions
+        decisions = InferJob(spec, None).plan([], None).decisions
         return next((each.choice, each.why) for each in decisions if each.name == "runtime")
 
     assert runtime() == ("as-given", f"nothing else that could run this model is installed; {OPENVINO}")

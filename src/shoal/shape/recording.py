@@ -1,14 +1,13 @@
-"""When what a pool tells its journal becomes durable, and what may go on then."""
+"""When what a shape tells its journal becomes durable, and what may go on then."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shoal.errors import StoreError, TakenOver
 from shoal.model import Item
+from shoal.shape.base import Ended, Watcher
 from shoal.shape.journal import Journal
-from shoal.shape.pool.ready import ReadyQueue
-from shoal.shape.pool.values import Ended, Watcher
 
 PATIENCE_S = 20.0
 """How long a store that cannot record (a full disk) is tried again before the run ends."""
@@ -18,11 +17,17 @@ class Recording:
     """Commits several things at a time. Before it is durable, no end is told and no new item is ready."""
 
     def __init__(
-        self, journal: Journal, commit_s: float, ready: ReadyQueue, watcher: Watcher | None, now: float
+        self,
+        journal: Journal,
+        commit_s: float,
+        recorded: Callable[[Item], None],
+        watcher: Watcher | None,
+        now: float,
     ) -> None:
+        """`recorded` is called with each new item once it is durable."""
         self._journal = journal
         self._commit_s = commit_s
-        self._ready = ready
+        self._recorded = recorded
         self._watcher = watcher
         self._new: list[Item] = []
         self._ended: list[Ended] = []
@@ -80,7 +85,7 @@ class Recording:
         self.dirty = False
         new, self._new = self._new, []
         for item in new:
-            self._ready.push(item)
+            self._recorded(item)
         ended, self._ended = self._ended, []
         if ended and self._watcher is not None:
             self._watcher.durable(ended)
