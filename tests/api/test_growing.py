@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shoal.api.growing import COME_S, Coming, _left_s
+from shoal.api.growing import COME_S, WAIT_S, Coming, Waiting, _left_s, for_a_place
+from shoal.plan.scaling import Spare
 from shoal.shape.base import Progress
 
 
@@ -32,3 +33,16 @@ def test_what_was_found_so_far_counts_while_more_is_being_found() -> None:
     progress = Progress(10.0, {}, 4, [], 4, 1.0, None, 3.0, least_s=600.0)
     assert _left_s(progress) == 600.0
     assert _left_s(progress._replace(remaining_s=50.0)) == 50.0
+
+
+def test_a_run_that_has_no_worker_for_a_while_is_a_reason_to_start_one_node() -> None:
+    waiting = Waiting()
+    bare = Progress(10.0, {}, 4, [], 0, 0.0, None, None)
+    assert not waiting.look(bare)
+    assert waiting.look(bare._replace(now=10.0 + WAIT_S))
+    assert not waiting.look(bare._replace(now=20.0, workers=1)), "it has one"
+    assert not waiting.look(bare._replace(now=30.0)), "it has been without one only since now"
+    assert not waiting.look(bare._replace(now=40.0, waiting=0)), "it has no work"
+    spares = [Spare("a", 4, 60.0), Spare("b", 4, 60.0)]
+    assert [growth.host for growth in for_a_place(spares, 2)] == ["a"]
+    assert for_a_place(spares, 0) == for_a_place(spares, -1) == for_a_place([], 2) == []

@@ -47,6 +47,8 @@ class Arbiter:
         self._claims: dict[str, Claim] = {}
         self._heard: dict[str, float] = {}
         self._lasting = Lasting()
+        self._nodes: Sequence[Node] = ()
+        """As a driver saw them last."""
         self._preparing: dict[str, float] = {}
         """Hosts that get ready for work, and when that was last said."""
 
@@ -63,6 +65,7 @@ class Arbiter:
         and the numbers of those that it is to give back. `now` is the driver's time, as in its asks."""
         here = time.monotonic()
         before = self._hear(me, here)
+        self._nodes = nodes
         ours = [ask._replace(since=self._since(before, ask, here - now)) for ask in asks]
         mine = self._claims[me] = Claim(before.weight, before.holds.values(), ours)
         held = [hold.place for claim in self._claims.values() for hold in claim.holds.values()]
@@ -89,10 +92,18 @@ class Arbiter:
         self._preparing.update(dict.fromkeys(hosts, time.monotonic()))
 
     def busy(self) -> list[str]:
-        """The nodes that some driver holds a place on, or prepares."""
+        """The nodes that some driver holds a place on, prepares, or waits for a place on."""
         self._forget_the_silent()
-        held = {hold.place.host for claim in self._claims.values() for hold in claim.holds.values()}
-        return sorted(held | self._preparing.keys())
+        claims = self._claims.values()
+        held = {hold.place.host for claim in claims for hold in claim.holds.values()}
+        needs = [
+            need
+            for claim in claims
+            for ask in (*claim.line.values(), *claim.asks.values())
+            for need in ask.needs
+        ]
+        wanted = {node.host for node in self._nodes if any(need.refusal(node) is None for need in needs)}
+        return sorted(held | wanted | self._preparing.keys())
 
     def leave(self, me: str) -> None:
         self._claims.pop(me, None)
