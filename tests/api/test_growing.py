@@ -12,7 +12,7 @@ import pytest
 
 from shoal import spec
 from shoal.api import workloads
-from shoal.api.growing import COME_S, Coming, Growing, _left_s
+from shoal.api.growing import COME_S, WAIT_S, Coming, Growing, Waiting, _left_s, for_a_place
 from shoal.api.machines import Machines
 from shoal.api.reading import open_run
 from shoal.api.running import new_session
@@ -22,6 +22,7 @@ from shoal.cluster.hosted import HostedProvider
 from shoal.cluster.local import LocalDoor
 from shoal.errors import ClusterError
 from shoal.model import Asks, Node
+from shoal.plan.scaling import Spare
 from shoal.shape.base import Progress
 
 
@@ -109,3 +110,16 @@ def test_nodes_that_are_asked_for_are_recorded_while_the_items_run(
     assert seen == [("node gone", "requested"), ("node gone", "failed")]
     with open_run("last") as store:
         assert "gone does not answer" in store.events()[1].why
+
+
+def test_a_run_that_has_no_worker_for_a_while_is_a_reason_to_start_one_node() -> None:
+    waiting = Waiting()
+    bare = Progress(10.0, {}, 4, [], 0, 0.0, None, None)
+    assert not waiting.look(bare)
+    assert waiting.look(bare._replace(now=10.0 + WAIT_S))
+    assert not waiting.look(bare._replace(now=20.0, workers=1)), "it has one"
+    assert not waiting.look(bare._replace(now=30.0)), "it has been without one only since now"
+    assert not waiting.look(bare._replace(now=40.0, waiting=0)), "it has no work"
+    spares = [Spare("a", 4, 60.0), Spare("b", 4, 60.0)]
+    assert [growth.host for growth in for_a_place(spares, 2)] == ["a"]
+    assert for_a_place(spares, 0) == for_a_place(spares, -1) == for_a_place([], 2) == []

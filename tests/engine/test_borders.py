@@ -59,9 +59,9 @@ NO_MESSAGES = {
     "a list of lists": b"[[1]]",
     "an unknown word": b'["hello", 1]',
     "too short": b'["ended", 1, 1]',
-    "too long": b'["ready", 1.0, 1.0, 1.0]',
-    "a moment that is none": b'["ready", NaN, 1.0]',
-    "a moment without end": b'["ready", 1e300, 1.0]',
+    "too long": b'["ready", 1.0, 1.0, {}, 1.0]',
+    "a moment that is none": b'["ready", NaN, 1.0, {}]',
+    "a moment without end": b'["ready", 1e300, 1.0, {}]',
     "a number of an item that is a text": end(at1="1"),
     "a number beyond 64 bits": end(at1=2**70),
     "an integer of 5,000 digits": b'["returned", [[1' + b"0" * 5000 + b", 1]]]",
@@ -93,7 +93,8 @@ def test_what_is_no_message_is_the_end_of_that_connection_and_nothing_more(line:
 
 def test_every_message_of_a_worker_passes() -> None:
     told = [
-        messages.Ready(1.0, 0.1),
+        messages.Ready(1.0, 0.1, {"port": 1}),
+        messages.Facts(1.0, {"port": 2}),
         messages.FailedStart("ValueError: \ud800"),
         messages.Leaving("no room"),
         messages.Broken("of no use"),
@@ -134,7 +135,7 @@ def test_every_order_to_a_worker_arrives_as_it_was() -> None:
 
 def test_a_line_without_an_end_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "MESSAGE_BYTES", 1000)
-    told, connection = said(messages.encode(messages.Ready(1.0, 1.0))[:-1] + b"\n" + b"x" * 2000)
+    told, connection = said(messages.encode(messages.Ready(1.0, 1.0, {}))[:-1] + b"\n" + b"x" * 2000)
     assert list(map(type, told)) == [messages.Ready, messages.Broken]
     assert not connection.open
 
@@ -154,7 +155,7 @@ def test_a_large_message_arrives_whole_whatever_the_pieces_are() -> None:
 
 def test_a_worker_that_gives_up_in_the_middle_of_an_item_has_died_of_it() -> None:
     known = Known(1, Place(1, "here", Need()), "1.log")
-    known.hear(messages.Ready(1.0, 1.0), 1.0)
+    known.hear(messages.Ready(1.0, 1.0, {}), 1.0)
     known.hear(messages.Started(1, 1, 1.0, 0), 1.0)
     known.hear(messages.FailedStart("OSError: no space left"), 1.0)
     assert known.end(70, None) == ("crash", "OSError: no space left")

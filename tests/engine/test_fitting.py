@@ -29,7 +29,7 @@ NODES = st.lists(
 def test_what_fits_never_exceeds_a_node_and_shares_no_device_beyond_one(
     needs: list[Need], nodes: list[Node]
 ) -> None:
-    found = fitting.fit(needs, fitting.rooms(nodes))
+    found = fitting.Rooms(nodes).fit(needs)
     if found is None:
         return
     for node in nodes:
@@ -50,20 +50,20 @@ def test_what_fits_never_exceeds_a_node_and_shares_no_device_beyond_one(
 @given(NEEDS, NODES)
 def test_as_many_fit_as_the_capacity_says(needs: list[Need], nodes: list[Node]) -> None:
     count = min(fitting.capacity(needs[0], nodes), 200)
-    assert fitting.fit([needs[0]] * count, fitting.rooms(nodes)) is not None
+    assert fitting.Rooms(nodes).fit([needs[0]] * count) is not None
     if count < 200:
-        assert fitting.fit([needs[0]] * (count + 1), fitting.rooms(nodes)) is None
+        assert fitting.Rooms(nodes).fit([needs[0]] * (count + 1)) is None
 
 
 def test_devices_keep_the_names_that_the_machine_gave_them() -> None:
     node = Node("a", 4, 1, gpu=2, devices=("2", "3"))
-    left = fitting.rooms([node], [Place(1, "a", Need(gpu=1), ("2",))])
-    assert fitting.fit([Need(gpu=1)], left) == [("a", ("3",))]
+    left = fitting.Rooms([node], [Place(1, "a", Need(gpu=1), ("2",))])
+    assert left.fit([Need(gpu=1)]) == [("a", ("3",))]
 
 
 def test_a_share_goes_to_the_device_that_is_shared_already() -> None:
-    left = fitting.rooms([Node("a", 8, 1, gpu=2)])
-    assert fitting.fit([Need(gpu=0.5), Need(gpu=0.5), Need(gpu=1)], left) is not None
+    left = fitting.Rooms([Node("a", 8, 1, gpu=2)])
+    assert left.fit([Need(gpu=0.5), Need(gpu=0.5), Need(gpu=1)]) is not None
 
 
 def test_each_node_says_why_it_cannot() -> None:

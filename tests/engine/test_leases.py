@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.engine import leasing, shares
+from shoal.engine import shares
+from shoal.engine.claims import Ask
 from shoal.engine.local import leases
-from shoal.engine.local.leases import Leases
-from shoal.model import Need, Node
+from shoal.engine.local.leases import PATIENCE_S, Leases
+from shoal.errors import CannotPlace
+from shoal.files.machine import process_start
+from shoal.model import Need, Node, Place
 
 NODES = [Node("here", 2, 1 << 34, gpu=2)]
 WANTS = st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 64), min_size=1)
@@ -37,8 +40,16 @@ def table(tmp_path: Path) -> str:
     return str(tmp_path / "table" / "leases.json")
 
 
-def take(driver: Leases, count: int = 1, waited_s: float = 0.0) -> bool:
-    return driver.take([Need()] * count, float(count), waited_s) is not None
+def take(driver: Leases, count: int = 1, waited_s: float = 0.0, need: Need = Need()) -> tuple[Place, ...]:  # noqa: B008
+    """The places, which have workers from then on; what is not granted is waited for."""
+    settled = driver.settle([Ask(1, (need,) * count, 0.0)], driver._claim.holds, waited_s)
+    driver.settle([] if settled.granted else [Ask(1, (need,) * count, 0.0)], driver._claim.holds, waited_s)
+    return settled.granted.get(1, ())
+
+
+def owed(driver: Leases) -> int:
+    """How many of its places others are owed."""
+    return len(driver.settle([], driver._claim.holds, 0.0).recalled)
 
 
 def test_one_driver_may_have_the_whole_machine_while_it_is_alone(table: str) -> None:
@@ -50,15 +61,14 @@ def test_one_driver_may_have_the_whole_machine_while_it_is_alone(table: str) -> 
 
 def test_a_second_driver_is_owed_half_and_the_first_is_told_so(table: str) -> None:
     first, second = Leases(NODES, "machine", table), Leases(NODES, "machine", table)
-    places = first.take([Need(), Need()], 2.0, 0.0)
-    assert places is not None
-    assert second.take([Need()], 2.0, 0.0) is None
+    places = take(first, 2)
+    assert not take(second)
     assert first.changed()
-    assert first.surplus(0.0) == pytest.approx(1.0)
-    first.give(places[0])
+    assert owed(first) == 1
+    first.give(places[1])
     assert not take(first), "what was given back for another must not be taken again"
     assert take(second)
-    assert first.surplus(0.0) == 0.0
+    assert owed(first) == 0
 
 
 def test_drivers_of_other_nodes_do_not_count(table: str) -> None:
@@ -71,29 +81,29 @@ def test_a_driver_that_holds_nothing_is_not_stuck_for_ever(table: str) -> None:
     first, second = Leases(NODES, "machine", table), Leases(NODES, "machine", table)
     assert take(first, 2)
     assert not take(second)
-    assert take(second, waited_s=leasing.PATIENCE_S)
-    assert not take(second, waited_s=leasing.PATIENCE_S), "only the first worker may exceed the machine"
+    assert take(second, waited_s=PATIENCE_S)
+    assert not take(second, waited_s=PATIENCE_S), "only the first worker may exceed the machine"
 
 
 def test_devices_are_never_shared_between_drivers(table: str) -> None:
     first, second = Leases(NODES, "machine", table), Leases(NODES, "machine", table)
-    one = first.take([Need(cpu=0.5, gpu=1)], 0.5, 0.0)
-    two = second.take([Need(cpu=0.5, gpu=1)], 0.5, 0.0)
-    assert one is not None
-    assert two is not None
+    one = take(first, need=Need(cpu=0.5, gpu=1))
+    two = take(second, need=Need(cpu=0.5, gpu=1))
     assert {one[0].devices, two[0].devices} == {("0",), ("1",)}
 
 
 def test_what_a_dead_driver_held_is_free_again(table: str) -> None:
     program = (
         "import os, sys\n"
+        "from shoal.engine.claims import Ask\n"
         "from shoal.engine.local.leases import Leases\n"
         "from shoal.model import Need, Node\n"
-        "assert Leases([Node('here', 2, 1 << 34, gpu=2)], 'machine', sys.argv[1]).take([Need(), Need()], 2.0, 0.0)\n"
+        "leases = Leases([Node('here', 2, 1 << 34, gpu=2)], 'machine', sys.argv[1])\n"
+        "assert leases.settle([Ask(1, (Need(), Need()), 0.0)], (), 0.0).granted\n"
         "os.kill(os.getpid(), 9)\n"
     )
     subprocess.run([sys.executable, "-c", program, table])
-    assert len(json.loads(Path(table).read_text())) == 1
+    assert len(json.loads(Path(leases.numbered(table)).read_text())) == 1
     assert take(Leases(NODES, "machine", table), 2)
 
 
@@ -101,22 +111,22 @@ def test_what_a_dead_driver_held_is_free_again(table: str) -> None:
 def test_a_damaged_table_heals(table: str, damage: bytes) -> None:
     first, second = Leases(NODES, "machine", table), Leases(NODES, "machine", table)
     assert take(first)
-    Path(table).write_bytes(damage)
-    assert first.surplus(0.0) == 0.0
+    Path(leases.numbered(table)).write_bytes(damage)
+    assert owed(first) == 0
     assert take(second)
     assert not take(second), "the first driver's entry is back in the table"
 
 
 def test_the_table_is_for_its_owner_only(table: str) -> None:
     assert take(Leases(NODES, "machine", table))
-    assert os.stat(table).st_mode & 0o077 == 0
+    assert os.stat(leases.numbered(table)).st_mode & 0o077 == 0
     assert os.stat(os.path.dirname(table)).st_mode & 0o077 == 0
 
 
 def test_a_driver_that_is_suspended_with_the_table_locked_holds_up_nobody(
     table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(leases, "LOCKED_S", 0.1)
     sleeper, driver = Leases(NODES, "machine", table), Leases(NODES, "machine", table)
     with sleeper._table():
         assert take(driver, 2)
@@ -126,3 +136,17 @@ def test_a_driver_that_is_suspended_with_the_table_locked_holds_up_nobody(
     )
     driver.close()
     assert take(sleeper)
+
+
+@pytest.mark.parametrize("protocol", [None, 99])
+def test_a_driver_of_another_protocol_that_is_at_work_here_is_said(table: str, protocol: int | None) -> None:
+    Leases(NODES, "machine", table)
+    other = Path(table if protocol is None else leases.numbered(table, protocol))
+    entry = {"pid": os.getpid(), "start": process_start(os.getpid()), "scope": "machine"}
+    other.write_text(json.dumps({"x": entry}))
+    with pytest.raises(CannotPlace, match=f"Another version of Shoal.*process {os.getpid()}") as error:
+        Leases(NODES, "machine", table)
+    assert error.value.exit_code == 2
+    Leases(NODES, "another machine", table)
+    other.write_text(json.dumps({"x": {**entry, "start": "long ago"}}))
+    Leases(NODES, "machine", table)

@@ -16,6 +16,7 @@ import pytest
 
 from shoal.engine.base import Engine
 from shoal.engine.local.engine import LocalEngine
+from shoal.engine.local.leases import numbered
 from shoal.engine.workers import spawning
 from shoal.model import Factory, Item, ItemEnded, ItemStarted, Need, Node, WorkerLost, WorkerReady
 from shoal.testing import EngineContract, collect
@@ -35,8 +36,8 @@ class TestLocalEngine(EngineContract):
 
     def leftovers(self, engine: Engine) -> list[str]:
         processes = [process.name() for process in psutil.Process().children(recursive=True)]
-        with open(os.environ["SHOAL_LEASES"]) as file:
-            leases = [f"lease {name}" for name, entry in json.load(file).items() if entry["places"]]
+        with open(numbered(os.environ["SHOAL_LEASES"])) as file:
+            leases = [f"lease {name}" for name, entry in json.load(file).items() if entry["holds"]]
         return processes + leases
 
 
@@ -132,6 +133,7 @@ DRIVER = """
 import sys, time
 from shoal.engine.workers import spawning
 from shoal.engine.local.engine import LocalEngine
+from shoal.engine.local.leases import numbered
 from shoal.model import *
 engine = LocalEngine([Node("here", 2, 1 << 34)], sys.argv[1])
 worker = engine.spawn(Factory("runners:Orphans", {}, {}, sys.argv[2]), engine.reserve([Need()], None).places[0])

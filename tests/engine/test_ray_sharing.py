@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from shoal.errors import CannotPlace
 from shoal.model import Event, Granted, ItemEnded, Need, Node, Place, Refused
 from shoal.testing.contract_base import item, scripted
 from shoal.testing.events import collect, ended, heard, of, quiet
@@ -198,6 +199,29 @@ def test_a_driver_that_was_killed_holds_nothing(cluster: Any, tmp_path: Path) ->
         os.kill(driver.pid, signal.SIGKILL)
         driver.communicate()
     cluster.wait_until_free()
+
+
+def test_an_arbiter_of_another_protocol_that_is_in_use_is_said(cluster: Any, tmp_path: Path) -> None:
+    from shoal.engine.ray.engine import RayEngine
+
+    class Older:
+        def __init__(self) -> None:
+            self.hosts: list[str] = []
+
+        def busy(self, *hosts: str) -> list[str]:
+            self.hosts = list(hosts) or self.hosts
+            return self.hosts
+
+    older = ray.remote(Older).options(name="shoal-arbiter", namespace="shoal", num_cpus=0).remote()
+    ray.get(older.busy.remote())
+    RayEngine(str(tmp_path / "run")).close()
+    ray.get(older.busy.remote("one"))
+    try:
+        with pytest.raises(CannotPlace, match="shoal-arbiter counts one as busy") as error:
+            RayEngine(str(tmp_path / "run"))
+        assert error.value.exit_code == 2
+    finally:
+        ray.kill(older)
 
 
 def test_room_is_what_shoal_holds_and_what_ray_has_free() -> None:

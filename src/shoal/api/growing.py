@@ -15,15 +15,20 @@ from shoal.engine import fitting
 from shoal.errors import ShoalError
 from shoal.model import Asks, Item, Node
 from shoal.model.record import NODE, RunEvent
-from shoal.plan.scaling import Spare, grow
+from shoal.plan.scaling import Growth, Spare, grow
 from shoal.plan.throughput import Throughput
 from shoal.shape.base import Ended, Progress
+from shoal.units import format_seconds
 
 LOOK_S = 0.5
 
 
 COME_S = 300.0
 """A node that was started and has no place for work by then is not waited for: it was lost, or let go again."""
+
+
+WAIT_S = 3.0
+"""A run that has had no worker for so long is a reason to start a node, whatever is known of its work."""
 
 
 class Coming:
@@ -56,6 +61,21 @@ class Coming:
         return frozenset(self._asked)
 
 
+class Waiting:
+    """Since when a run has had no worker though it has work: it stands in line, or no node has room for it."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def look(self, progress: Progress) -> bool:
+        """Whether that has been so for `WAIT_S`."""
+        if progress.workers or not progress.waiting:
+            self._since = None
+        elif self._since is None:
+            self._since = progress.now
+        return self._since is not None and progress.now - self._since >= WAIT_S
+
+
 class Growing:
     """Watches a pool. Work never waits for it: nodes are started in threads, and get work when they have come."""
 
@@ -70,6 +90,7 @@ class Growing:
         self._tell = tell
         self._next_look = 0.0
         self._coming = Coming()
+        self._waiting = Waiting()
         self._failed: set[str] = set()
         self._weight: Callable[[Item], float] | None = None
         self._throughput = Throughput()
@@ -94,18 +115,24 @@ class Growing:
         self._throughput.tell(progress.now, progress.working, self._done)
         self._done = 0.0
         left_s = _left_s(progress)
-        if left_s is None:
+        waits = self._waiting.look(progress)
+        if left_s is None and not waits:
             return
         there = {node.host for node in self._alive()}
         expected = self._coming.look(there, progress.now)
         most = self._scale.max - len(there | expected)
         coming = sum(self._slots(node) for node in self._nodes() if node.host in expected)
         workers = max(1, progress.workers)
-        left_s = left_s * workers / (workers + coming)
         taken = there | expected | self._failed
         free = [node for node in self._nodes() if node.host not in taken]
         spares = spares_of(free, self._asks, self._provider.start_s())
-        for growth in grow(left_s, workers + coming, spares, most, self._throughput.law()):
+        growths = []
+        if left_s is not None:
+            left_s = left_s * workers / (workers + coming)
+            growths = grow(left_s, workers + coming, spares, most, self._throughput.law())
+        if waits and not growths and not expected:
+            growths = for_a_place(spares, most)
+        for growth in growths:
             self._coming.ask(growth.host)
             self._note(progress.now, growth.host, "requested", growth.why)
             threading.Thread(target=self._start, args=(growth.host, progress.now), daemon=True).start()
@@ -139,6 +166,12 @@ class Growing:
 
     def _slots(self, node: Node) -> int:
         return fitting.slots(self._asks, node)
+
+
+def for_a_place(spares: Sequence[Spare], most: int) -> list[Growth]:
+    """The node to start for a run that has no worker, if there may be one more."""
+    why = f"nothing has had room for a worker of this run for {format_seconds(WAIT_S)}"
+    return [Growth(spare.host, why, 0.0) for spare in spares[: max(0, min(1, most))]]
 
 
 def spares_of(nodes: Sequence[Node], asks: Asks, start_s: float) -> list[Spare]:

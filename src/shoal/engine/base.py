@@ -34,12 +34,24 @@ class Engine(Protocol):
     def capacity(self, need: Need) -> int:
         """How many such workers the nodes that are alive now could hold together, were they empty."""
 
-    def reserve(self, needs: Sequence[Need], deadline_s: float | None) -> Reservation:
+    def reserve(
+        self,
+        needs: Sequence[Need],
+        deadline_s: float | None,
+        *,
+        together: bool = False,
+        lasts_s: float | None = None,
+    ) -> Reservation:
         """All of the needs, or none.
 
         Granted at once where there is room and no other run is owed it; otherwise pending, until `Granted` or,
         `deadline_s` seconds from now (None: never), `Refused`. Raises `CannotPlace` with the reason for each node
         when the nodes could not hold it even if they were empty.
+
+        With `together` the places are firm (none is ever recalled), on as few nodes as possible, and granted in line
+        with those of all drivers, first come first served: what comes free is kept for the first in line, and other
+        workers are recalled for it. `lasts_s` is how long the places will be held, where the caller can predict it:
+        what is kept is lent to those that will have given it back before anything else comes free.
         """
 
     def cancel_reservation(self, reservation: int) -> None:

@@ -5,15 +5,26 @@ Written once for every engine whose nodes are shared; who holds what is kept by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from shoal.engine import fitting
 from shoal.engine.base import Reservation
+from shoal.engine.claims import Ask
+from shoal.engine.fitting import Capacities
+from shoal.errors import CannotPlace
 from shoal.model import Event, Granted, LeaseRecalled, Need, Node, Place, Refused
 
 TICK_S = 0.1
 """How often it is looked whether something came free, or others are owed something."""
+
+
+class Settled(NamedTuple):
+    """What was decided for one driver."""
+
+    granted: Mapping[int, tuple[Place, ...]]
+    """By the number of the ask."""
+    recalled: Collection[int]
+    """Places that it is to give back, those of earlier decisions among them."""
 
 
 class Leases(Protocol):
@@ -22,51 +33,65 @@ class Leases(Protocol):
     def changed(self) -> bool:
         """Whether another driver may have changed anything since this one looked."""
 
-    def take(self, needs: Sequence[Need], want_more: float, waited_s: float) -> tuple[Place, ...] | None:
-        """Places for all the needs, or None. `want_more` is the CPU that is waited for in all."""
+    def settle(self, asks: Sequence[Ask], used: Collection[int], now: float) -> Settled:
+        """Places for those of all asks of this driver that may have them now; `used` are places with a worker."""
 
     def give(self, place: Place) -> None:
         """Give back a place; one that was given back already is ignored."""
-
-    def surplus(self, want_more: float) -> float:
-        """How much CPU others are owed of what this driver holds."""
 
     def close(self) -> None:
         """Give back everything."""
 
 
-class _Pending(NamedTuple):
-    needs: tuple[Need, ...]
-    since: float
-    deadline: float | None
-
-
 class Reservations:
-    """Owned by an engine, which calls `tick` now and then and passes its events on."""
+    """Owned by an engine, which calls `tick` now and then and passes its events on. `nodes` is the same object as long
+    as they are the same nodes."""
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
-        self._pending: dict[int, _Pending] = {}
+        self._capacities = Capacities()
+        self._asks: dict[int, Ask] = {}
+        self._deadlines: dict[int, float] = {}
+        self._granted: dict[int, tuple[Place, ...]] = {}
+        """What nobody was told yet."""
+        self._owed: Collection[int] = ()
         self._recalled: set[int] = set()
+        self._used: Collection[int] = ()
+        self._withdrew = False
+        """Whether the others believe that this driver waits for something that it no longer wants."""
         self._last = 0
         self._next_tick = 0.0
+        self._nodes: Sequence[Node] = ()
+
+    def capacity(self, need: Need, nodes: Sequence[Node]) -> int:
+        return self._capacities.of(need, nodes)
 
     def reserve(
-        self, needs: Sequence[Need], deadline_s: float | None, nodes: Sequence[Node], now: float
+        self,
+        needs: Sequence[Need],
+        deadline_s: float | None,
+        nodes: Sequence[Node],
+        now: float,
+        *,
+        together: bool = False,
+        lasts_s: float | None = None,
     ) -> Reservation:
-        fitting.ensure_possible(needs, nodes)
+        self._capacities.ensure_possible(needs, nodes, together)
         self._last += 1
-        asked = sum(need.cpu for need in needs)
-        places = self._leases.take(needs, self._wanted() + asked, 0.0)
-        if places is None:
-            deadline = None if deadline_s is None else now + deadline_s
-            self._pending[self._last] = _Pending(tuple(needs), now, deadline)
-            self.hurry()
-        return Reservation(self._last, places or ())
+        ask = Ask(self._last, tuple(needs), now, together, lasts_s)
+        last = next(reversed(self._asks.values()), None)
+        self._asks[ask.id] = ask
+        if deadline_s is not None:
+            self._deadlines[ask.id] = now + deadline_s
+        self.hurry()
+        if last is None or last._replace(id=ask.id, since=now) != ask:  # Behind its like, it waits as well.
+            self._settle(now)
+        return Reservation(ask.id, self._granted.pop(ask.id, ()))
 
     def cancel(self, reservation: int) -> None:
-        if self._pending.pop(reservation, None) is not None:
-            self._leases.surplus(self._wanted())
+        for place in self._granted.pop(reservation, ()):
+            self.give(place)
+        self._forget(reservation)
 
     def give(self, place: Place) -> None:
         self._leases.give(place)
@@ -77,36 +102,52 @@ class Reservations:
         self._next_tick = 0.0
 
     def clear(self) -> None:
-        self._pending.clear()
+        self._asks.clear()
 
     def next_tick(self) -> float:
         return self._next_tick
 
-    def tick(self, now: float, workers: Mapping[int, Place]) -> Iterator[Event]:
-        """What is granted, refused or recalled now. `workers` are those that hold a place, oldest first."""
+    def tick(self, now: float, workers: Mapping[int, Place], nodes: Sequence[Node]) -> Iterator[Event]:
+        """What is granted, refused or recalled now. `workers` are those that hold a place."""
         self._next_tick = now + TICK_S
-        if not self._pending and not self._leases.changed():
-            return
-        for number, pending in list(self._pending.items()):
-            places = self._leases.take(pending.needs, self._wanted(), now - pending.since)
-            if places is not None:
-                del self._pending[number]
-                yield Granted(number, places, now)
-            elif pending.deadline is not None and now >= pending.deadline:
-                del self._pending[number]
-                yield Refused(number, "no room came free before the deadline", now)
-        yield from self._recall(self._leases.surplus(self._wanted()), now, workers)
-
-    def _recall(self, owed: float, now: float, workers: Mapping[int, Place]) -> Iterator[Event]:
-        """Whole workers that fit into what is owed, the youngest first; each is asked for once."""
+        used = {place.id for place in workers.values()}
+        if self._asks or self._withdrew or used != self._used or self._leases.changed():
+            self._used = used
+            self._settle(now)
+        granted, self._granted = self._granted, {}
+        for number, places in granted.items():
+            yield Granted(number, places, now)
+        yield from self._refuse(nodes, now)
         self._recalled &= workers.keys()
-        leaving = sum(workers[number].need.cpu for number in self._recalled)
-        for number, place in reversed(list(workers.items())):
-            if number in self._recalled or owed - leaving < place.need.cpu - fitting.SLACK:
-                continue
-            self._recalled.add(number)
-            leaving += place.need.cpu
-            yield LeaseRecalled(number, now)
+        owed = set(self._owed)
+        for number in reversed([number for number, place in workers.items() if place.id in owed]):
+            if number not in self._recalled:
+                self._recalled.add(number)
+                yield LeaseRecalled(number, now)
 
-    def _wanted(self) -> float:
-        return sum(need.cpu for pending in self._pending.values() for need in pending.needs)
+    def _settle(self, now: float) -> None:
+        settled = self._leases.settle(list(self._asks.values()), self._used, now)
+        for number in settled.granted:
+            self._forget(number)
+        self._granted.update(settled.granted)
+        self._owed = settled.recalled
+        self._withdrew = False
+
+    def _forget(self, ask: int) -> None:
+        self._deadlines.pop(ask, None)
+        if self._asks.pop(ask, None) is not None:
+            self._withdrew = True
+            self.hurry()
+
+    def _refuse(self, nodes: Sequence[Node], now: float) -> Iterator[Event]:
+        for number in [number for number, deadline in self._deadlines.items() if now >= deadline]:
+            self._forget(number)
+            yield Refused(number, "no room came free before the deadline", now)
+        if nodes is not self._nodes:
+            self._nodes = nodes
+            for ask in list(self._asks.values()):
+                try:
+                    self._capacities.ensure_possible(ask.needs, nodes, ask.together)
+                except CannotPlace as error:
+                    self._forget(ask.id)
+                    yield Refused(ask.id, str(error), now)

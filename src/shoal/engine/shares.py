@@ -1,47 +1,71 @@
-"""Who is owed how much when several runs want the same machine: max-min fairness, as pure functions."""
+"""How much each of several runs is owed of the same nodes: max-min fairness with weights, as pure functions.
+
+What a run holds counts by its dominant resource: the largest part of all CPU, of all GPUs or of all memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from shoal.model import Need, Node
 
 SLACK = 1e-6
 
 
-def fair_shares(total: float, wants: Mapping[str, float]) -> dict[str, float]:
-    """Nobody gets more than wanted; what one leaves over is split evenly among the others."""
-    shares: dict[str, float] = {}
-    left = total
-    waiting = sorted(wants, key=lambda name: (wants[name], name))
-    for position, name in enumerate(waiting):
-        even = left / (len(waiting) - position)
-        shares[name] = min(wants[name], even)
-        left -= shares[name]
-    return shares
+class Amount(NamedTuple):
+    """Of each resource."""
+
+    cpu: float = 0.0
+    gpu: float = 0.0
+    memory_bytes: float = 0.0
+
+    def plus(self, other: Need | Amount, sign: int = 1) -> Amount:
+        return Amount(
+            self.cpu + sign * other.cpu,
+            self.gpu + sign * other.gpu,
+            self.memory_bytes + sign * other.memory_bytes,
+        )
+
+    def part_of(self, total: Amount) -> float:
+        """The largest part that this is of any resource."""
+        return (
+            max(mine / all_ for mine, all_ in zip(self, total, strict=True) if all_ > 0)
+            if any(total)
+            else 0.0
+        )
 
 
-def may_take(
-    me: str, more: float, total: float, wants: Mapping[str, float], holds: Mapping[str, float]
-) -> bool:
-    """Whether taking `more` leaves every other run that waits its share.
-
-    A run that holds nothing may always take its first worker where there is room.
-    """
-    mine = holds.get(me, 0.0)
-    shares = fair_shares(total, wants)
-    if mine <= SLACK or mine + more <= shares.get(me, 0.0) + SLACK:
-        return True
-    owed = sum(max(0.0, shares[name] - holds.get(name, 0.0)) for name in wants if name != me)
-    free = total - sum(holds.values())
-    return free - more >= owed - SLACK
+def amount(needs: Iterable[Need | Node]) -> Amount:
+    cpu = gpu = memory_bytes = 0.0
+    for need in needs:
+        cpu += need.cpu
+        gpu += need.gpu
+        memory_bytes += need.memory_bytes
+    return Amount(cpu, gpu, memory_bytes)
 
 
-def surplus(me: str, total: float, wants: Mapping[str, float], holds: Mapping[str, float]) -> float:
-    """How much this run has to give back: what others lack, up to what it holds above its own share.
-
-    The caller gives back whole workers that fit into it, so a run whose one worker is above its share keeps it.
-    """
-    shares = fair_shares(total, wants)
-    free = max(0.0, total - sum(holds.values()))
-    lacking = sum(max(0.0, shares[name] - holds.get(name, 0.0)) for name in wants if name != me) - free
-    above = holds.get(me, 0.0) - shares.get(me, 0.0)
-    return max(0.0, min(lacking, above))
+def fair_shares(
+    total: float,
+    wants: Mapping[str, float],
+    floors: Mapping[str, float] | None = None,
+    weights: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """A level rises for all alike, by weight, until everything is given out: nobody gets more than wanted, nor less
+    than its floor, which is what nobody can take away."""
+    floors, weights = floors or {}, weights or {}
+    weight = {name: weights.get(name, 1.0) for name in wants}
+    floor = {name: min(floors.get(name, 0.0), wants[name]) for name in wants}
+    edges = [(floor[name] / weight[name], weight[name]) for name in wants]
+    edges += [(wants[name] / weight[name], -weight[name]) for name in wants]
+    level = slope = 0.0
+    left = total - sum(floor.values())
+    for at, change in sorted(edges, key=lambda edge: edge[0]):
+        if left <= 0 or slope * (at - level) >= left:
+            break
+        left -= slope * (at - level)
+        level = at
+        slope += change
+    if left > 0 and slope > SLACK:
+        level += left / slope
+    return {name: min(wants[name], max(floor[name], level * weight[name])) for name in wants}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shoal.model.distance import Distance, RoundTrip
 from shoal.model.event import (
     Event,
+    FactsChanged,
     Granted,
     ItemEnded,
     ItemProgressed,
@@ -31,6 +32,7 @@ __all__ = [
     "Distance",
     "Event",
     "Factory",
+    "FactsChanged",
     "Granted",
     "Item",
     "ItemEnded",

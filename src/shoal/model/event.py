@@ -49,11 +49,23 @@ class ItemsReturned(NamedTuple):
 
 
 class WorkerReady(NamedTuple):
-    """The worker has built its runner and takes chunks. `startup_s` is what that took."""
+    """The worker has built its runner and takes chunks. `startup_s` is what that took.
+
+    `facts` are what it says of itself: `pid`, `address` (of its host), `devices`, and what its runner adds.
+    """
 
     worker: int
     at: float
     startup_s: float
+    facts: Mapping[str, Any] = {}
+
+
+class FactsChanged(NamedTuple):
+    """The facts of a worker are others from now on: all of them. Comes before the end of the item that did it."""
+
+    worker: int
+    at: float
+    facts: Mapping[str, Any]
 
 
 class WorkerLost(NamedTuple):
@@ -111,6 +123,7 @@ Event = (
     | ItemEnded
     | ItemsReturned
     | WorkerReady
+    | FactsChanged
     | WorkerLost
     | NodeJoined
     | NodeLost

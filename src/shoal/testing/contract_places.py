@@ -8,7 +8,7 @@ import pytest
 
 from shoal.engine.base import Engine
 from shoal.errors import CannotPlace
-from shoal.model import Event, Granted, ItemEnded, LeaseRecalled, Need, Node, Refused
+from shoal.model import Event, Granted, ItemEnded, LeaseRecalled, Need, Node, Refused, WorkerReady
 from shoal.testing.contract_base import GIB, ContractBase, Start, item, scripted
 from shoal.testing.events import POLL_S, ended, heard, lost, of, quiet
 
@@ -172,12 +172,80 @@ class PlaceContract(ContractBase):
         granted = of(Granted, self.collect(second, heard(Granted)))[0]
         assert (granted.reservation, len(granted.places)) == (both.id, 2)
 
-    def alternate(self, first: Engine, second: Engine, until: Callable[[list[Event]], bool]) -> list[Event]:
-        """What the second engine hears while both are waited on in turn."""
+    def test_places_that_stand_together_are_on_few_nodes(self, start: Start) -> None:
+        engine = start(ALPHA, BETA)
+        hosts = [
+            {place.host for place in engine.reserve([Need()] * count, None, together=True).places}
+            for count in (2, 4)
+        ]
+        assert hosts == [{"alpha"}, {"beta"}]
+
+    def test_workers_leave_for_a_reservation_that_stands_together_down_to_the_last(
+        self, two: tuple[Engine, Engine]
+    ) -> None:
+        first, second = two
+        workers = {self.worker(first), self.worker(first)}
+        both = second.reserve([Need(), Need()], None, together=True)
+        assert both.places == ()
+        recalled = of(LeaseRecalled, self.collect(first, lambda events: len(of(LeaseRecalled, events)) == 2))
+        assert {event.worker for event in recalled} == workers
+        back = first.reserve([Need()], None)
+        for worker in workers:
+            first.end(worker)
+        [granted] = of(Granted, self.alternate(first, second, heard(Granted)))
+        assert (granted.reservation, len(granted.places)) == (both.id, 2)
+        gang = [second.spawn(scripted(), place) for place in granted.places]
+        self.collect(second, lambda events: len(of(WorkerReady, events)) == 2)
+        heard_by_both = self.alternate(second, first, lambda events: len(events) > 2, self.quiet_s)
+        assert of(Granted, heard_by_both) == [], "the place is held firmly"
+        assert of(LeaseRecalled, quiet(second, self.quiet_s)) == []
+        for worker in gang:
+            second.end(worker)
+        [again] = of(Granted, self.alternate(second, first, heard(Granted)))
+        assert again.reservation == back.id
+
+    def test_those_that_stand_together_are_served_in_line_and_others_behind_them(
+        self, two: tuple[Engine, Engine]
+    ) -> None:
+        first, second = two
+        held = self.place(first)
+        both = second.reserve([Need(), Need()], None, together=True)
+        one = first.reserve([Need()], None, together=True)
+        more = first.reserve([Need()], None)
+        assert both.places == one.places == more.places == ()
+        assert of(Granted, self.alternate(second, first, heard(Granted), self.quiet_s)) == []
+        first.release(held)
+        [granted] = of(Granted, self.alternate(first, second, heard(Granted)))
+        assert granted.reservation == both.id
+        for place in granted.places:
+            second.release(place)
+        rest = self.alternate(second, first, lambda events: len(of(Granted, events)) == 2)
+        assert [event.reservation for event in of(Granted, rest)] == [one.id, more.id]
+
+    def test_what_is_kept_for_the_first_in_line_is_lent_to_what_ends_before_it_could_start(
+        self, two: tuple[Engine, Engine]
+    ) -> None:
+        first, second = two
+        assert first.reserve([Need()], None, together=True, lasts_s=60.0).places
+        assert second.reserve([Need(), Need()], None, together=True).places == ()
+        assert first.reserve([Need()], 0.0).places == ()
+        assert first.reserve([Need()], 0.0, lasts_s=90.0).places == ()
+        assert len(first.reserve([Need()], None, lasts_s=30.0).places) == 1
+
+    def alternate(
+        self,
+        first: Engine,
+        second: Engine,
+        until: Callable[[list[Event]], bool],
+        quiet_s: float | None = None,
+    ) -> list[Event]:
+        """What the second engine hears while both are waited on in turn; for no longer than `quiet_s` if given."""
         events: list[Event] = []
-        give_up = second.now() + self.patience_s
+        give_up = second.now() + (self.patience_s if quiet_s is None else quiet_s)
         while not until(events):
-            assert second.now() < give_up, f"it did not come; heard {events}"
+            if second.now() >= give_up:
+                assert quiet_s is not None, f"it did not come; heard {events}"
+                break
             first.wait(POLL_S / 10)
             events.extend(second.wait(POLL_S / 10))
         return events

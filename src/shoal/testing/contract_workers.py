@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shoal.engine.base import Engine
-from shoal.model import Event, ItemEnded, ItemStarted, Need, WorkerLost, WorkerReady
+from shoal.model import Event, FactsChanged, ItemEnded, ItemStarted, Need, WorkerLost, WorkerReady
 from shoal.testing.contract_base import ContractBase, Start, item, scripted
 from shoal.testing.events import ended, heard, lost, of, quiet
 
@@ -157,6 +157,20 @@ class WorkerContract(ContractBase):
         assert "the factory was told to fail" in gone[0].why
         assert of(ItemStarted, events) == []
         assert of(WorkerReady, events) == []
+
+    def test_a_worker_says_facts_of_itself_when_it_is_ready_and_when_they_change(self, start: Start) -> None:
+        engine = start()
+        worker = self.worker(engine, facts={"port": 1})
+        [ready] = of(WorkerReady, self.collect(engine, heard(WorkerReady)))
+        assert (ready.facts["port"], list(ready.facts["devices"])) == (1, [])
+        assert ready.facts["pid"] > 0
+        assert ready.facts["address"]
+        engine.submit(worker, [item(1), item(2, "tell", facts={"port": 2}), item(3)])
+        events = self.collect(engine, ended(1, 2, 3))
+        [changed] = of(FactsChanged, events)
+        assert (changed.worker, changed.facts) == (worker, {**ready.facts, "port": 2})
+        ends = [event.seq for event in of(ItemEnded, events[: events.index(changed)])]
+        assert ends == [1], "before the end of the item that changed them"
 
     def test_a_worker_has_the_environment_of_its_factory(self, start: Start) -> None:
         engine = start()

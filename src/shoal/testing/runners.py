@@ -20,10 +20,18 @@ TARGET = "shoal.testing.runners:Scripted"
 
 
 class Scripted:
-    """The item's `do` is one of `_ACTIONS`, or `blob`: the content of the factory's blob as a metric."""
+    """The item's `do` is one of `_ACTIONS`, or `blob`: the content of the factory's blob as a metric, or `tell`: the
+    worker's facts are those of the item from then on."""
 
-    def __init__(self, start_s: float = 0.0, fail_start: bool = False, blob: bytes = b"") -> None:
+    def __init__(
+        self,
+        start_s: float = 0.0,
+        fail_start: bool = False,
+        blob: bytes = b"",
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
         self._blob = blob
+        self.facts = dict(facts or {})
         time.sleep(start_s)
         if fail_start:
             raise RuntimeError("the factory was told to fail")
@@ -31,6 +39,9 @@ class Scripted:
     def run(self, work: Work) -> Mapping[str, Any] | None:
         if work.params.get("do") == "blob":
             return {"value": self._blob.decode()}
+        if work.params.get("do") == "tell":
+            self.facts = work.params["facts"]
+            return None
         return _ACTIONS[work.params.get("do", "sleep")](work)
 
 

@@ -29,6 +29,8 @@ def simulated(factory: Factory, item: Item) -> Behaviour:
             return Behaviour(seconds, crash=True, error="what its process said was refused")
         case "blob":
             return Behaviour(seconds, metrics={"value": Path(factory.blob).read_text()})
+        case "tell":
+            return Behaviour(seconds, facts=params["facts"])
         case "break":
             return Behaviour(seconds, crash=True, error="told to break")
         case "hang":
@@ -54,4 +56,4 @@ def simulated_start(factory: Factory) -> Startup:
     """How a worker with `Scripted` comes up."""
     failing = factory.arguments.get("fail_start", False)
     error = "RuntimeError: the factory was told to fail" if failing else None
-    return Startup(float(factory.arguments.get("start_s", 0.0)), error)
+    return Startup(float(factory.arguments.get("start_s", 0.0)), error, factory.arguments.get("facts") or {})

@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NoReturn
 
-from shoal.engine import fitting
 from shoal.engine.base import Reservation
 from shoal.engine.inline.surroundings import Surroundings, hearing_interrupts
 from shoal.engine.reservations import Leases, Reservations
 from shoal.engine.workers import messages, reporting
+from shoal.engine.workers.facts import THIS_MACHINE, Facts
 from shoal.engine.workers.harness import ERROR_LENGTH, Harness
 from shoal.engine.workers.runner import Runner
 from shoal.engine.workers.talking import Known
@@ -26,6 +26,7 @@ from shoal.engine.workers.worker import enter, make_runner, reports_of, set_vari
 from shoal.model import (
     Event,
     Factory,
+    FactsChanged,
     Item,
     ItemEnded,
     ItemsReturned,
@@ -64,7 +65,7 @@ class _Harness(Harness):
 class _Worker(Known):
     """Made by its first turn in `wait`, as its factory may take long."""
 
-    __slots__ = ("factory", "log_fd", "made", "queue", "started", "surroundings")
+    __slots__ = ("factory", "facts", "log_fd", "made", "queue", "started", "surroundings")
 
     def __init__(self, number: int, factory: Factory, place: Place, log_file: str, root: str) -> None:
         super().__init__(number, place, log_file)
@@ -73,6 +74,8 @@ class _Worker(Known):
         self.started: Item | None = None
         """The item of which it was said that it has started: the next to be run."""
         self.made: tuple[Harness, Runner] | None = None
+        self.facts: Facts
+        """Once it is made."""
         self.log_fd = os.open(os.path.join(root, log_file), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self.surroundings = Surroundings(factory.folder, self.log_fd)
 
@@ -106,15 +109,24 @@ class InlineEngine:
         return self._nodes
 
     def capacity(self, need: Need) -> int:
-        return fitting.capacity(need, self._nodes)
+        return self._reservations.capacity(need, self._nodes)
 
     def now(self) -> float:
         return self._offset + time.monotonic()
 
     # Places.
 
-    def reserve(self, needs: Sequence[Need], deadline_s: float | None) -> Reservation:
-        return self._reservations.reserve(needs, deadline_s, self._nodes, self.now())
+    def reserve(
+        self,
+        needs: Sequence[Need],
+        deadline_s: float | None,
+        *,
+        together: bool = False,
+        lasts_s: float | None = None,
+    ) -> Reservation:
+        return self._reservations.reserve(
+            needs, deadline_s, self._nodes, self.now(), together=together, lasts_s=lasts_s
+        )
 
     def cancel_reservation(self, reservation: int) -> None:
         self._reservations.cancel(reservation)
@@ -166,7 +178,7 @@ class InlineEngine:
             now = self.now()
             if now >= self._reservations.next_tick():
                 held = {number: worker.place for number, worker in self._workers.items()}
-                self._events.extend(self._reservations.tick(now, held))
+                self._events.extend(self._reservations.tick(now, held, self._nodes))
             if self._events or any(map(self._advance, list(self._workers.values()))) or now >= until:
                 events, self._events = self._events, []
                 return events
@@ -207,11 +219,14 @@ class InlineEngine:
                     worker.log_fd,
                     self.now,
                 )
-                worker.made = harness, make_runner(factory, None)
+                runner = make_runner(factory, None)
+                worker.made = harness, runner
+                worker.facts = Facts(runner, THIS_MACHINE, devices)
         except Exception as error:  # noqa: BLE001 - a factory may raise anything
             self._fail(worker, error)
         else:
-            self._events.append(WorkerReady(worker.number, self.now(), self.now() - began))
+            facts = worker.facts.news() or {}
+            self._events.append(WorkerReady(worker.number, self.now(), self.now() - began, facts))
 
     def _run(self, worker: _Worker, harness: Harness, runner: Runner, item: Item) -> None:
         """The whole item. Its parameters are a copy, as if they had come a long way: user code may change them."""
@@ -234,6 +249,8 @@ class InlineEngine:
             harness.park()
             if not worker.surroundings.printed:
                 worker.surroundings.show(start, os.lseek(worker.log_fd, 0, os.SEEK_END))
+            if (news := worker.facts.news()) is not None:
+                self._events.append(FactsChanged(worker.number, self.now(), news))
             self._hear(worker, [end])
         finally:
             reporting.set_current(None)

@@ -9,12 +9,12 @@ import socket
 import time
 from collections.abc import Sequence
 
-from shoal.engine import fitting
 from shoal.engine.base import Reservation
 from shoal.engine.local.leases import Leases, table_path
 from shoal.engine.reservations import Reservations
 from shoal.engine.workers import messages, spawning
 from shoal.engine.workers.connection import Connection
+from shoal.engine.workers.facts import THIS_MACHINE
 from shoal.engine.workers.talking import Known, Talking
 from shoal.model import (
     Event,
@@ -95,15 +95,24 @@ class LocalEngine(Talking):
         return self._nodes
 
     def capacity(self, need: Need) -> int:
-        return fitting.capacity(need, self._nodes)
+        return self._reservations.capacity(need, self._nodes)
 
     def now(self) -> float:
         return self._offset + time.monotonic()
 
     # Places.
 
-    def reserve(self, needs: Sequence[Need], deadline_s: float | None) -> Reservation:
-        return self._reservations.reserve(needs, deadline_s, self._nodes, self.now())
+    def reserve(
+        self,
+        needs: Sequence[Need],
+        deadline_s: float | None,
+        *,
+        together: bool = False,
+        lasts_s: float | None = None,
+    ) -> Reservation:
+        return self._reservations.reserve(
+            needs, deadline_s, self._nodes, self.now(), together=together, lasts_s=lasts_s
+        )
 
     def cancel_reservation(self, reservation: int) -> None:
         self._reservations.cancel(reservation)
@@ -113,7 +122,7 @@ class LocalEngine(Talking):
 
     def _tick(self) -> None:
         held = {number: worker.place for number, worker in self._workers.items()}
-        self._events.extend(self._reservations.tick(self.now(), held))
+        self._events.extend(self._reservations.tick(self.now(), held, self._nodes))
 
     # Workers.
 
@@ -135,6 +144,7 @@ class LocalEngine(Talking):
             self._root,
             self._offset,
             place.devices,
+            THIS_MACHINE,
         )
         with theirs, contextlib.suppress(OSError):
             # A zygote that has just died is noticed by `wait`, which then reports this worker as lost.

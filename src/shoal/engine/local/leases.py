@@ -10,58 +10,79 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from glob import escape, glob
+from itertools import count
 from typing import Any
 
-from shoal.engine import leasing
-from shoal.engine.leasing import Claim
+from shoal.engine import arbitration
+from shoal.engine.claims import PROTOCOL, Ask, Claim, Hold, Table, other_protocol
+from shoal.engine.reservations import Settled
 from shoal.errors import AccessDenied, EngineError
 from shoal.files import ensure_ours, own_folder
 from shoal.files.machine import process_start
 from shoal.model import Need, Node, Place
 
 TABLE_VARIABLE = "SHOAL_LEASES"
-PATIENCE_S = 5.0
+LOCKED_S = 5.0
 """How long the table may be locked by somebody else before that driver counts as suspended."""
 PAUSE_S = 0.001
-FIELDS = {"pid", "start", "scope", "want_more", "places"}
+PATIENCE_S = 3.0
+"""A run that holds nothing waits this long for others to give back; then it starts one worker all the same."""
+FIELDS = {"pid", "start", "scope", "weight", "holds", "asks"}
 
 
 def table_path() -> str:
-    """Where the table is: SHOAL_LEASES, or a folder of this user's own in the system's place for such things."""
+    """Where the table is, but for the number of its protocol: SHOAL_LEASES, or a folder of this user's own in the
+    system's place for such things."""
     if path := os.environ.get(TABLE_VARIABLE):
         return os.path.abspath(path)
     base = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("TMPDIR") or "/tmp"
     return os.path.join(own_folder(base), "leases.json")
 
 
+def numbered(path: str, protocol: object = PROTOCOL) -> str:
+    root, extension = os.path.splitext(path)
+    return f"{root}-{protocol}{extension}"
+
+
 def holders(scope: str, run: str) -> list[str]:
     """The other runs whose drivers hold places of these nodes now."""
     try:
-        with open(table_path(), "rb") as file:
+        with open(numbered(table_path()), "rb") as file:
             drivers = _alive(_parse(file.read()))
     except OSError:
         return []
-    entries = [entry for entry in drivers.values() if entry["scope"] == scope and entry["places"]]
+    entries = [entry for entry in drivers.values() if entry["scope"] == scope and entry["holds"]]
     return sorted({entry["run"] for entry in entries if entry.get("run", run) != run})
 
 
 class Leases:
     """One driver's part in the table, for one set of nodes (`scope`). Not thread-safe; the engine's loop owns it."""
 
-    def __init__(self, nodes: Sequence[Node], scope: str, path: str, run: str = "") -> None:
+    def __init__(
+        self, nodes: Sequence[Node], scope: str, path: str, run: str = "", weight: float = 1.0
+    ) -> None:
         self._nodes = list(nodes)
         self._run = run
         self._scope = scope
-        self._path = path
-        self._held: dict[int, Place] = {}
-        self._want_more = 0.0
+        self._path = numbered(path)
+        self._claim = Claim(weight)
         self._name = f"{os.getpid()}-{id(self):x}"
         self._start = process_start(os.getpid())
         self._seen: tuple[int, int] | None = None
-        self._next_place = 0
+        self._numbers = count(1)
         _make_folder(os.path.dirname(path))
+        self._look_for_others(path)
+
+    def _look_for_others(self, path: str) -> None:
+        """Raise `CannotPlace` where a driver that keeps another protocol is at work on these nodes."""
+        for other in {path, *glob(numbered(escape(path), "*"))} - {self._path}:
+            with suppress(OSError), open(other, "rb") as file:
+                for entry in _parse(file.read()).values():
+                    if _is_alive(entry) and entry["scope"] == self._scope:
+                        raise other_protocol("this machine", f"process {entry['pid']}")
 
     def changed(self) -> bool:
         """Whether somebody wrote the table since this driver looked."""
@@ -71,50 +92,35 @@ class Leases:
             return True
         return (status.st_mtime_ns, status.st_size) != self._seen
 
-    def take(self, needs: Sequence[Need], want_more: float, waited_s: float) -> tuple[Place, ...] | None:
-        """Places for all the needs, if there is room and nobody else is owed it. None otherwise.
-
-        `want_more` is the CPU this driver waits for in all, these needs included.
-        """
+    def settle(self, asks: Sequence[Ask], used: Collection[int], now: float) -> Settled:
         with self._table() as drivers:
-            self._want_more = want_more
-            found = leasing.find(self._nodes, needs, self._mine(), self._others(drivers), waited_s)
-            if found is None:
-                return None
-            places = tuple(self._place(need, *where) for need, where in zip(needs, found, strict=True))
-            self._held.update((place.id, place) for place in places)
-            self._want_more = want_more - sum(need.cpu for need in needs)
-            return places
+            holds = [hold._replace(used=number in used) for number, hold in self._claim.holds.items()]
+            self._claim = Claim(self._claim.weight, holds, asks)
+            table = Table(
+                self._nodes, {**self._others(drivers), self._name: self._claim}, patience_s=PATIENCE_S
+            )
+            mine = [(self._name, ask) for ask in asks]
+            granted = {
+                ask.id: places for _, ask, places in arbitration.grants(table, mine, self._numbers, now)
+            }
+            arbitration.recalls(table)
+            return Settled(granted, list(self._claim.leaving))
 
     def give(self, place: Place) -> None:
         """Give back one place; one that was given back already is ignored."""
-        if self._held.pop(place.id, None) is not None:
+        if self._claim.drop(place.id) is not None:
             with self._table():
                 pass
 
-    def surplus(self, want_more: float) -> float:
-        """How much CPU others are owed of what this driver holds."""
-        with self._table() as drivers:
-            self._want_more = want_more
-            return leasing.surplus(self._nodes, self._mine(), self._others(drivers))
-
     def close(self) -> None:
-        self._held.clear()
-        self._want_more = 0.0
+        self._claim = Claim()
         with suppress(EngineError), self._table() as drivers:
             drivers.pop(self._name, None)
             self._name = ""
 
-    def _place(self, need: Need, host: str, devices: tuple[str, ...]) -> Place:
-        self._next_place += 1
-        return Place(self._next_place, host, need, devices)
-
-    def _mine(self) -> Claim:
-        return Claim(tuple(self._held.values()), self._want_more)
-
     def _others(self, drivers: dict[str, dict[str, Any]]) -> dict[str, Claim]:
         return {
-            name: Claim(_places(entry), entry["want_more"])
+            name: Claim(entry["weight"], map(_hold, entry["holds"]), map(_ask, entry["asks"]))
             for name, entry in drivers.items()
             if name != self._name and entry["scope"] == self._scope
         }
@@ -140,7 +146,7 @@ class Leases:
     def _locked(self) -> int:
         """The table, locked. One that a driver keeps locked who was suspended in the middle of this is made anew: it is
         held for microseconds otherwise, and the others write themselves into the new one when they see it."""
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + LOCKED_S
         while True:
             descriptor = self._open()
             try:
@@ -149,7 +155,7 @@ class Leases:
                     return descriptor
             except BlockingIOError:
                 if time.monotonic() >= until:
-                    until = time.monotonic() + PATIENCE_S
+                    until = time.monotonic() + LOCKED_S
                     with suppress(OSError):
                         os.unlink(self._path)
                 time.sleep(PAUSE_S)
@@ -170,17 +176,26 @@ class Leases:
             raise _cannot_keep(folder, error) from error
 
     def _entry(self) -> dict[str, Any]:
+        asks = [*self._claim.asks.values(), *self._claim.line.values()]
         return {
             "pid": os.getpid(),
             "start": self._start,
             "scope": self._scope,
             "run": self._run,
-            "want_more": self._want_more,
-            "places": [
-                [place.id, place.host, place.need.cpu, place.need.gpu, place.need.memory_bytes, place.devices]
-                for place in self._held.values()
-            ],
+            "weight": self._claim.weight,
+            "holds": list(self._claim.holds.values()),
+            "asks": asks,
         }
+
+
+def _hold(entry: list[Any]) -> Hold:
+    (number, host, need, devices), *rest = entry
+    return Hold(Place(number, host, Need(*need), tuple(devices)), *rest)
+
+
+def _ask(entry: list[Any]) -> Ask:
+    number, needs, *rest = entry
+    return Ask(number, tuple(Need(*need) for need in needs), *rest)
 
 
 def _make_folder(folder: str) -> None:
@@ -221,17 +236,13 @@ def _parse(text: bytes) -> dict[str, dict[str, Any]]:
 
 
 def _alive(drivers: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {
-        name: entry
-        for name, entry in drivers.items()
-        if isinstance(entry, dict)
-        and entry.keys() >= FIELDS
+    return {name: entry for name, entry in drivers.items() if _is_alive(entry) and entry.keys() >= FIELDS}
+
+
+def _is_alive(entry: object) -> bool:
+    """Whether this is the entry of a driver that lives, whatever its protocol."""
+    return (
+        isinstance(entry, dict)
+        and entry.keys() >= {"pid", "start", "scope"}
         and process_start(entry["pid"]) == entry["start"]
-    }
-
-
-def _places(entry: dict[str, Any]) -> tuple[Place, ...]:
-    return tuple(
-        Place(number, host, Need(cpu, gpu, memory), tuple(devices))
-        for number, host, cpu, gpu, memory, devices in entry["places"]
     )

@@ -125,7 +125,11 @@ class WorkerActor:
         # Which GPUs are this worker's, only Ray knows: other programs on the node have theirs from it, too.
         devices = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
         setup = setup._replace(
-            log=self._log, root=self._root, clock_offset=self._clock_offset, devices=devices
+            log=self._log,
+            root=self._root,
+            clock_offset=self._clock_offset,
+            devices=devices,
+            address=ray.util.get_node_ip_address(),
         )
         with theirs:
             self._zygote.spawn(self._worker, setup.factory.target, theirs)

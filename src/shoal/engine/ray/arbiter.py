@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayError
 
-from shoal.engine import leasing
-from shoal.engine.leasing import Claim
+from shoal.engine import arbitration
+from shoal.engine.claims import PROTOCOL, Ask, Claim, Hold, Table, other_protocol
+from shoal.engine.fitting import Rooms
 from shoal.engine.ray import nodes as ray_nodes
 from shoal.engine.ray.foreign import Lasting, left_for_us
 from shoal.engine.ray.groups import Groups
 from shoal.engine.ray.link import Link
 from shoal.engine.ray.nodes import Free
-from shoal.model import Need, Node, Place
+from shoal.engine.reservations import Settled
+from shoal.model import Node, Place
 
-NAME = "shoal-arbiter"
+ANY_NAME = "shoal-arbiter"
+NAME = f"{ANY_NAME}-{PROTOCOL}"
 NAMESPACE = "shoal"
 SILENT_S = 15.0
 """A driver that was not heard of for so long is gone, and holds nothing any more."""
 ASK_S = 1.0
 """How often a driver that waits for nothing asks whether others are owed something."""
-SAME_S = 0.08
-"""What was refused is not asked again so soon, unless something was given back."""
+OTHERS_S = 5.0
+"""How long an arbiter of another protocol may take to say whether it is in use."""
 SETTLE_S = 0.3
 """How long Ray may take to show what was given back."""
 RETRY_S = 1.0
@@ -43,68 +47,72 @@ class Arbiter:
         self._claims: dict[str, Claim] = {}
         self._heard: dict[str, float] = {}
         self._lasting = Lasting()
+        self._nodes: Sequence[Node] = ()
+        """As a driver saw them last."""
         self._preparing: dict[str, float] = {}
         """Hosts that get ready for work, and when that was last said."""
 
-    def take(
+    def settle(
         self,
         me: str,
         nodes: Sequence[Node],
         free: Mapping[str, Free],
-        needs: Sequence[Need],
-        want_more: float,
+        asks: Sequence[Ask],
+        now: float,
         first: int,
-    ) -> tuple[Place, ...] | None:
-        """Places, numbered from `first` on, which the driver holds from now on; or None."""
-        mine = self._hear(me, want_more)
-        left, _ = self._left(nodes, free)
-        # Without the patience that other engines have: Ray starts nothing where there is no room.
-        found = leasing.find(left, needs, mine, self._others(me), 0.0)
-        if found is None:
-            return None
-        places = tuple(
-            Place(first + index, host, need, devices)
-            for index, (need, (host, devices)) in enumerate(zip(needs, found, strict=True))
-        )
-        asked = sum(need.cpu for need in needs)
-        self._claims[me] = Claim((*mine.places, *places), want_more - asked)
-        return places
+    ) -> tuple[dict[int, tuple[Hold, ...]], list[int]]:
+        """What the driver holds from now on for each of its asks that is granted, in places numbered from `first` on;
+        and the numbers of those that it is to give back. `now` is the driver's time, as in its asks."""
+        here = time.monotonic()
+        before = self._hear(me, here)
+        self._nodes = nodes
+        ours = [ask._replace(since=self._since(before, ask, here - now)) for ask in asks]
+        mine = self._claims[me] = Claim(before.weight, before.holds.values(), ours)
+        held = [hold.place for claim in self._claims.values() for hold in claim.holds.values()]
+        seen = left_for_us(nodes, held, free)
+        # Without the patience that the embedded engine has: Ray starts nothing where there is no room.
+        table = Table(self._lasting.left(nodes, seen, here), self._claims, left=Rooms(seen, held))
+        granted = arbitration.grants(table, [(me, ask) for ask in ours], count(first), here)
+        found = {ask.id: tuple(mine.holds[place.id] for place in places) for _, ask, places in granted}
+        arbitration.recalls(table)
+        return found, list(mine.leaving)
 
-    def hold(self, me: str, places: Sequence[Place], want_more: float) -> None:
+    def _since(self, before: Claim, ask: Ask, ahead_s: float) -> float:
+        """On the clock here, and the same each time: the order in line does not change."""
+        known = before.asks.get(ask.id) or before.line.get(ask.id)
+        return ask.since + ahead_s if known is None else known.since
+
+    def hold(self, me: str, holds: Sequence[Hold], weight: float) -> None:
         """What the driver holds now, all of it."""
-        self._hear(me, want_more)
-        self._claims[me] = Claim(tuple(places), want_more)
-
-    def surplus(self, me: str, nodes: Sequence[Node], free: Mapping[str, Free], want_more: float) -> float:
-        mine = self._hear(me, want_more)
-        _, lasting = self._left(nodes, free)
-        return leasing.surplus(lasting, mine, self._others(me))
+        before = self._hear(me, time.monotonic())
+        self._claims[me] = Claim(weight, holds, [*before.asks.values(), *before.line.values()])
 
     def prepares(self, hosts: Sequence[str]) -> None:
         """Some driver has these nodes install packages: they are not idle. To be said again before `SILENT_S`."""
         self._preparing.update(dict.fromkeys(hosts, time.monotonic()))
 
     def busy(self) -> list[str]:
-        """The nodes that some driver holds a place on, or prepares."""
+        """The nodes that some driver holds a place on, prepares, or waits for a place on."""
         self._forget_the_silent()
-        held = {place.host for claim in self._claims.values() for place in claim.places}
-        return sorted(held | self._preparing.keys())
+        claims = self._claims.values()
+        held = {hold.place.host for claim in claims for hold in claim.holds.values()}
+        needs = [
+            need
+            for claim in claims
+            for ask in (*claim.line.values(), *claim.asks.values())
+            for need in ask.needs
+        ]
+        wanted = {node.host for node in self._nodes if any(need.refusal(node) is None for need in needs)}
+        return sorted(held | wanted | self._preparing.keys())
 
     def leave(self, me: str) -> None:
         self._claims.pop(me, None)
         self._heard.pop(me, None)
 
-    def _left(self, nodes: Sequence[Node], free: Mapping[str, Free]) -> tuple[list[Node], list[Node]]:
-        """The nodes less what others than Shoal use at this moment, and less what they use lastingly."""
-        held = [place for claim in self._claims.values() for place in claim.places]
-        left = left_for_us(nodes, held, free)
-        return left, self._lasting.left(nodes, left, time.monotonic())
-
-    def _hear(self, me: str, want_more: float) -> Claim:
-        self._heard[me] = time.monotonic()
+    def _hear(self, me: str, now: float) -> Claim:
+        self._heard[me] = now
         self._forget_the_silent()
-        self._claims[me] = self._claims.get(me, Claim())._replace(want_more=want_more)
-        return self._claims[me]
+        return self._claims.setdefault(me, Claim())
 
     def _forget_the_silent(self) -> None:
         now = time.monotonic()
@@ -113,56 +121,51 @@ class Arbiter:
         for host in [host for host, at in self._preparing.items() if now - at > SILENT_S]:
             del self._preparing[host]
 
-    def _others(self, me: str) -> dict[str, Claim]:
-        return {name: claim for name, claim in self._claims.items() if name != me}
-
 
 class RayLeases:
     """Keeps `reservations.Leases` through the arbiter, which is fair between Shoal's drivers, and through placement
     groups, which are how Ray knows.
     """
 
-    def __init__(self, link: Link, groups: Groups, name: str) -> None:
+    def __init__(self, link: Link, groups: Groups, name: str, weight: float = 1.0) -> None:
         self._link = link
         self._groups = groups
         self._name = name
-        self._held: dict[int, Place] = {}
+        self._weight = weight
+        self._held: dict[int, Hold] = {}
         """With the devices that the table counts. Which ones a worker gets, Ray decides when it starts."""
         self._last = 0
         self._asked_at = 0.0
         self._gave_at = -SETTLE_S
-        self._refused: tuple[Sequence[Need], float] = ((), 0.0)
         self._not_before = 0.0
         self._wait_s = RETRY_S
+        link.call(_look_for_others)
         self._arbiter = link.call(find_or_make)
 
     def changed(self) -> bool:
         return time.monotonic() - self._asked_at > ASK_S
 
-    def take(self, needs: Sequence[Need], want_more: float, waited_s: float) -> tuple[Place, ...] | None:
-        now = time.monotonic()
-        if now < self._not_before or self._refused_lately(needs, now):
-            return None
-        places = self._book(needs, want_more)
-        while places is None and not waited_s and time.monotonic() < self._gave_at + SETTLE_S:
+    def settle(self, asks: Sequence[Ask], used: Collection[int], now: float) -> Settled:
+        if time.monotonic() < self._not_before:
+            asks = ()
+        self._use(used)
+        granted, recalled = self._decide(asks, now)
+        new = [ask.id for ask in asks[-1:] if ask.since == now]
+        while not granted.keys() >= set(new) and time.monotonic() < self._gave_at + SETTLE_S:
             # Ray does not show yet that this driver gave something back.
             time.sleep(SETTLE_S / 30)
-            places = self._book(needs, want_more)
-        if places is None:
-            self._refused = (needs, time.monotonic())
-            return None
-        return places if self._make_group(places, want_more) else None
+            more, recalled = self._decide([ask for ask in asks if ask.id not in granted], now)
+            granted.update(more)
+        for number in recalled:
+            self._held[number] = self._held[number]._replace(leaving=True)
+        made = {ask: places for ask, places in granted.items() if self._make_group(places)}
+        return Settled(made, recalled)
 
     def give(self, place: Place) -> None:
         if self._held.pop(place.id, None) is not None:
             self._gave_at = time.monotonic()
-            self._refused = ((), 0.0)
             self._groups.give(place)
-            self._tell(0.0)
-
-    def surplus(self, want_more: float) -> float:
-        owed: float = self._ask("surplus", *self._nodes(), want_more)
-        return owed
+            self._tell()
 
     def close(self) -> None:
         self._held.clear()
@@ -170,20 +173,26 @@ class RayLeases:
         if not self._link.lost:
             self._arbiter.leave.remote(self._name)
 
-    def _refused_lately(self, needs: Sequence[Need], now: float) -> bool:
-        """Many workers that wait for the same are one question."""
-        return needs == self._refused[0] and now - self._refused[1] < SAME_S
+    def _use(self, used: Collection[int]) -> None:
+        """Tell which places have workers, where that has changed."""
+        other = [number for number, hold in self._held.items() if hold.used != (number in used)]
+        for number in other:
+            self._held[number] = self._held[number]._replace(used=number in used)
+        if other:
+            self._tell()
 
-    def _book(self, needs: Sequence[Need], want_more: float) -> tuple[Place, ...] | None:
-        """In the table; without devices, because Ray will choose them."""
-        booked = self._ask("take", *self._nodes(), list(needs), want_more, self._last + 1)
-        if booked is None:
-            return None
-        self._last += len(booked)
-        self._held.update((place.id, place) for place in booked)
-        return tuple(place._replace(devices=()) for place in booked)
+    def _decide(self, asks: Sequence[Ask], now: float) -> tuple[dict[int, tuple[Place, ...]], list[int]]:
+        """The places come without devices, because Ray will choose them."""
+        granted, recalled = self._ask("settle", *self._nodes(), list(asks), now, self._last + 1)
+        for holds in granted.values():
+            self._last += len(holds)
+            self._held.update((hold.place.id, hold) for hold in holds)
+        places = {
+            ask: tuple(hold.place._replace(devices=()) for hold in holds) for ask, holds in granted.items()
+        }
+        return places, recalled
 
-    def _make_group(self, places: Sequence[Place], want_more: float) -> bool:
+    def _make_group(self, places: Sequence[Place]) -> bool:
         """Where Ray has no room after all, another program was quicker: it is asked again later, and ever later."""
         known = self._link.nodes
         node_ids = [known[place.host][0] for place in places if place.host in known]
@@ -192,7 +201,7 @@ class RayLeases:
             return True
         for place in places:
             del self._held[place.id]
-        self._tell(want_more)
+        self._tell()
         self._not_before = time.monotonic() + self._wait_s
         self._wait_s = min(RETRY_MOST_S, 2 * self._wait_s)
         return False
@@ -205,8 +214,8 @@ class RayLeases:
             {host: free[node_id] for host, (node_id, _) in known.items() if node_id in free},
         )
 
-    def _tell(self, want_more: float) -> None:
-        self._ask("hold", list(self._held.values()), want_more)
+    def _tell(self) -> None:
+        self._ask("hold", list(self._held.values()), self._weight)
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         self._asked_at = time.monotonic()
@@ -218,7 +227,7 @@ class RayLeases:
         except RayActorError:
             # A new one knows nothing: each driver tells it what it holds, as it comes by.
             self._arbiter = find_or_make()
-            ray.get(self._arbiter.hold.remote(self._name, list(self._held.values()), 0.0))
+            ray.get(self._arbiter.hold.remote(self._name, list(self._held.values()), self._weight))
             return ray.get(getattr(self._arbiter, method).remote(self._name, *arguments))
 
 
@@ -226,3 +235,17 @@ def find_or_make() -> Any:
     """On the head, which is there as long as the cluster is."""
     options = {"name": NAME, "namespace": NAMESPACE, "get_if_exists": True, "lifetime": "detached"}
     return ray.remote(Arbiter).options(num_cpus=0, resources={ray_nodes.HEAD: 0.001}, **options).remote()
+
+
+def _look_for_others() -> None:
+    """Raise `CannotPlace` where drivers that keep another protocol hold something on this cluster."""
+    for actor in ray.util.list_named_actors(all_namespaces=True):
+        name = actor["name"]
+        if actor["namespace"] != NAMESPACE or not name.startswith(ANY_NAME) or name == NAME:
+            continue
+        try:
+            busy = ray.get(ray.get_actor(name, NAMESPACE).busy.remote(), timeout=OTHERS_S)
+        except (RayError, ValueError):
+            continue  # It is gone, or does not answer.
+        if busy:
+            raise other_protocol("this cluster", f"the actor {name} counts {', '.join(busy)} as busy")

@@ -12,7 +12,15 @@ from contextlib import suppress
 from shoal.engine.ray.checkpoints import Home
 from shoal.engine.workers.messages import Freight, Log, Parcel, Stored
 from shoal.engine.workers.parcels import NotTaken, Parcels
-from shoal.model import Event, ItemEnded, ItemProgressed, ItemStarted, ItemState, WorkerReady
+from shoal.model import (
+    Event,
+    FactsChanged,
+    ItemEnded,
+    ItemProgressed,
+    ItemStarted,
+    ItemState,
+    WorkerReady,
+)
 
 WINDOW_S = 60.0
 """What was heard says how far a clock is for so long, up to twice that: machines are suspended, and clocks drift."""
@@ -117,7 +125,7 @@ class Clock:
 
     def ours(self, event: Event) -> Event:
         """The event at our time; never before an earlier one."""
-        if not isinstance(event, ItemStarted | ItemProgressed | ItemEnded | WorkerReady):
+        if not isinstance(event, ItemStarted | ItemProgressed | ItemEnded | WorkerReady | FactsChanged):
             return event
         at = event.at + min(self._nearest, self._nearest_before)
         self._latest = max(self._latest, at)

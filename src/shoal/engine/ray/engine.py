@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 import ray
 from ray.exceptions import RayError
 
-from shoal.engine import fitting
 from shoal.engine.base import Reservation
 from shoal.engine.ray import nodes as ray_nodes
 from shoal.engine.ray import shipping
@@ -90,6 +89,7 @@ class RayEngine(Talking):
         self._packages = packages
         self._link = Link(self._alive)
         self._known = self._link.nodes
+        self._nodes = [node for _, node in self._known.values()]
         self._name = f"{os.path.basename(root)}-{session}-{os.urandom(4).hex()}"
         self._groups = Groups(self._link)
         self._leases = RayLeases(self._link, self._groups, self._name)
@@ -106,18 +106,27 @@ class RayEngine(Talking):
         return alive if self._packages is None else self._packages.ready(alive)
 
     def nodes(self) -> Sequence[Node]:
-        return [node for _, node in self._known.values()]
+        return self._nodes
 
     def capacity(self, need: Need) -> int:
-        return fitting.capacity(need, self.nodes())
+        return self._reservations.capacity(need, self._nodes)
 
     def now(self) -> float:
         return self._offset + time.monotonic()
 
     # Places.
 
-    def reserve(self, needs: Sequence[Need], deadline_s: float | None) -> Reservation:
-        return self._reservations.reserve(needs, deadline_s, self.nodes(), self.now())
+    def reserve(
+        self,
+        needs: Sequence[Need],
+        deadline_s: float | None,
+        *,
+        together: bool = False,
+        lasts_s: float | None = None,
+    ) -> Reservation:
+        return self._reservations.reserve(
+            needs, deadline_s, self._nodes, self.now(), together=together, lasts_s=lasts_s
+        )
 
     def cancel_reservation(self, reservation: int) -> None:
         self._reservations.cancel(reservation)
@@ -208,12 +217,14 @@ class RayEngine(Talking):
                 self._go_through(worker)
         if now >= self._reservations.next_tick():
             held = {number: worker.place for number, worker in self._workers.items()}
-            self._events.extend(self._reservations.tick(now, held))
+            self._events.extend(self._reservations.tick(now, held, self._nodes))
 
     def _look_at_nodes(self, now: float) -> None:
         before, self._known = self._known, self._link.nodes
         if before is self._known:
             return
+        if [node for _, node in self._known.values()] != self._nodes:
+            self._nodes = [node for _, node in self._known.values()]
         for host, (node_id, _) in before.items():
             if self._known.get(host, ("",))[0] != node_id:
                 self._lose_node(host, now)

@@ -24,6 +24,8 @@ class Behaviour(NamedTuple):
     hang: bool = False
     """It never ends by itself: after its reports it waits for ever."""
     ignores_cancel: bool = False
+    facts: Mapping[str, Any] | None = None
+    """What the worker says of itself from then on, told before the end."""
 
 
 class Startup(NamedTuple):
@@ -31,6 +33,8 @@ class Startup(NamedTuple):
 
     seconds: float = 0.1
     error: str | None = None
+    facts: Mapping[str, Any] = {}
+    """What the worker says of itself when it is ready, beside what the simulation knows."""
 
 
 Model = Callable[[Factory, Item], Behaviour]

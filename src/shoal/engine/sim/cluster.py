@@ -60,9 +60,10 @@ class Cluster:
         found = (worker for machine in self.machines.values() for worker in machine.workers.values())
         return sorted(found, key=lambda worker: worker.id)
 
-    def enter(self, name: str) -> Driver:
+    def enter(self, name: str, weight: float) -> Driver:
         driver = Driver(f"{name}#{len(self.drivers) + 1}", name, self.clock, self.trace)
         self.drivers.append(driver)
+        self.arbiter.enter(driver, weight)
         return driver
 
     def spawn(self, driver: Driver, factory: Factory, place: Place) -> Worker:
@@ -164,4 +165,4 @@ class Cluster:
         for driver in self.drivers:
             if driver.present:
                 driver.receive(NodeJoined(machine.node, self.clock.now))
-        self.arbiter.settle()
+        self.arbiter.nodes_changed()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shoal.engine import fitting
 from shoal.engine.base import Reservation
 from shoal.engine.sim.cluster import Cluster
 from shoal.engine.sim.driver import Driver
@@ -35,11 +34,18 @@ class SimEngine:
 
     def capacity(self, need: Need) -> int:
         self._called()
-        return fitting.capacity(need, self._cluster.nodes())
+        return self._arbiter.capacities.of(need, self._cluster.nodes())
 
-    def reserve(self, needs: Sequence[Need], deadline_s: float | None) -> Reservation:
+    def reserve(
+        self,
+        needs: Sequence[Need],
+        deadline_s: float | None,
+        *,
+        together: bool = False,
+        lasts_s: float | None = None,
+    ) -> Reservation:
         self._called()
-        return self._arbiter.request(self.driver, tuple(needs), deadline_s)
+        return self._arbiter.request(self.driver, tuple(needs), deadline_s, together, lasts_s)
 
     def cancel_reservation(self, reservation: int) -> None:
         self._called()
@@ -47,8 +53,7 @@ class SimEngine:
 
     def release(self, place: Place) -> None:
         self._called()
-        lease = self._arbiter.leases.get(place.id)
-        if lease is not None and lease.driver is self.driver and lease.worker is None:
+        if self._arbiter.owners.get(place.id) is self.driver and place.id not in self._arbiter.workers:
             self._arbiter.free(place)
 
     def spawn(self, factory: Factory, place: Place) -> int:

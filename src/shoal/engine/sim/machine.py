@@ -15,6 +15,7 @@ from shoal.engine.sim.records import Gone, Ran
 from shoal.model import (
     Event,
     Factory,
+    FactsChanged,
     Item,
     ItemEnded,
     ItemProgressed,
@@ -114,7 +115,7 @@ class Worker:
             return
         self.machine.workers[self.id] = self
         self._spawned = self.machine.clock.now
-        self._after(startup.seconds, self._come_up, startup.error)
+        self._after(startup.seconds, self._come_up, startup)
 
     def submit(self, items: tuple[Item, ...]) -> None:
         if self.alive and not self._ending:
@@ -165,16 +166,24 @@ class Worker:
             self._since = now
             self._plan()
 
-    def _come_up(self, token: int, error: str | None) -> None:
+    def _come_up(self, token: int, startup: Startup) -> None:
         if token != self._token:
             return
-        if error is not None:
-            self.die(LostCause.START, error)
+        if startup.error is not None:
+            self.die(LostCause.START, startup.error)
             return
         self._ready = True
         now = self.machine.clock.now
-        self._send(WorkerReady(self.id, now, now - self._spawned))
+        self._send(WorkerReady(self.id, now, now - self._spawned, self._facts(startup.facts)))
         self._next()
+
+    def _facts(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "pid": self.id,
+            "address": self.machine.node.host,
+            "devices": list(self.place.devices),
+            **said,
+        }
 
     def _next(self) -> None:
         if self._item is not None or not self._ready:
@@ -240,6 +249,8 @@ class Worker:
         told = self._behaviour.reports[: self._reports]
         if told:
             metrics = {**{name: value for _, said, _ in told for name, value in said.items()}, **metrics}
+        if self._behaviour.facts is not None:
+            self._send(FactsChanged(self.id, now, self._facts(self._behaviour.facts)))
         outcome = Outcome(state, metrics, error, now - self._started)
         self._send(ItemEnded(self.id, item.seq, item.attempt, now, outcome))
         self._next()

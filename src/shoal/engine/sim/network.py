@@ -10,7 +10,7 @@ from shoal.engine.sim.clock import Clock
 from shoal.engine.sim.faults import Late
 from shoal.engine.sim.machine import Machine, Worker
 from shoal.engine.sim.records import Gone
-from shoal.model import Event, ItemsReturned, WorkerReady
+from shoal.model import Event, FactsChanged, ItemsReturned, WorkerReady
 
 
 class Network:
@@ -70,7 +70,9 @@ class Network:
         """Let the next message that a fault is meant for come late, or twice."""
         fault = worker.disturbances[0]
         late = isinstance(fault, Late)
-        if isinstance(message, Gone | WorkerReady) or (isinstance(message, ItemsReturned) and not late):
+        if isinstance(message, Gone | WorkerReady | FactsChanged) or (
+            isinstance(message, ItemsReturned) and not late
+        ):
             self._clock.at(when, self.arrived, worker, message)
             return
         worker.disturbances.pop(0)

@@ -58,13 +58,18 @@ class SimWorld:
         inject(self._cluster, faults)
 
     def connect(
-        self, name: str = "driver", *, inherit: SimEngine | None = None, crash_after_calls: int | None = None
+        self,
+        name: str = "driver",
+        *,
+        weight: float = 1.0,
+        inherit: SimEngine | None = None,
+        crash_after_calls: int | None = None,
     ) -> SimEngine:
         """A driver's engine. With `inherit` it goes on for a crashed one, and hears what still comes for it.
 
         With `crash_after_calls` it dies in its N+1st call of the engine, whatever the time.
         """
-        driver = self._cluster.enter(name)
+        driver = self._cluster.enter(name, weight)
         if inherit is not None:
             if not inherit.driver.crashed:
                 raise EngineError(f"Driver {inherit.driver.key} has not crashed: nothing can be inherited.")
@@ -102,10 +107,10 @@ class SimWorld:
         return self._cluster.history
 
     def leftovers(self) -> Leftovers:
-        leases = self._cluster.arbiter.leases
+        arbiter = self._cluster.arbiter
         return Leftovers(
             workers=tuple(worker.id for worker in self._cluster.workers()),
-            places=tuple(key for key, lease in leases.items() if lease.worker is None),
-            leases=tuple(key for key, lease in leases.items() if lease.worker is not None),
-            pending=tuple(self._cluster.arbiter.pending),
+            places=tuple(place for place in arbiter.owners if place not in arbiter.workers),
+            leases=tuple(arbiter.workers),
+            pending=tuple(arbiter.pending),
         )

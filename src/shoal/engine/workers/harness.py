@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from shoal.engine.workers import messages, reporting
+from shoal.engine.workers.facts import Facts
 from shoal.engine.workers.folders import ItemFolder
 from shoal.engine.workers.forked import ForkedReports
 from shoal.engine.workers.runner import Broken, Cancelled, Failed, NoRoom, Runner, Upcoming, Work
@@ -91,8 +92,9 @@ class Harness:
 
     # The main thread.
 
-    def loop(self, runner: Runner) -> None:
-        """Run items until told to end. An item's end travels together with the start of the next."""
+    def loop(self, runner: Runner, facts: Facts) -> None:
+        """Run items until told to end. An item's end travels together with the start of the next, and behind facts
+        that it has changed."""
         signal.signal(INTERRUPT, self._interrupted)
         told: list[bytes] = []
         while True:
@@ -105,6 +107,8 @@ class Harness:
                 if entry is None:
                     break
             told = [self.attempt(runner, entry, told)]
+            if (news := facts.news()) is not None:
+                told.insert(0, messages.encode(messages.Facts(self._now(), news)))
         self.close()
 
     def park(self) -> None:

@@ -46,6 +46,14 @@ _text = encoder()
 class Ready(NamedTuple):
     at: float
     startup_s: float
+    facts: Mapping[str, Any]
+
+
+class Facts(NamedTuple):
+    """What it says of itself has changed."""
+
+    at: float
+    facts: Mapping[str, Any]
 
 
 class FailedStart(NamedTuple):
@@ -102,7 +110,7 @@ class Returned(NamedTuple):
 
 
 Farewell = FailedStart | Leaving | Broken
-Said = Ready | Farewell | Started | Progressed | Ended | Returned
+Said = Ready | Facts | Farewell | Started | Progressed | Ended | Returned
 
 
 # What it is told.
@@ -122,6 +130,8 @@ class Setup(NamedTuple):
     clock_offset: float = 0.0
     """The engine's clock less monotonic time."""
     devices: Sequence[str] = ()
+    address: str = ""
+    """Of its node, as others reach it."""
     blob: str | None = None
     """The content of the factory's blob, as base64, where its file is on another machine."""
 
@@ -248,9 +258,9 @@ def settled(told: Sequence[Said]) -> int:
 
 def encode(message: Said | Order) -> bytes:
     """A message as a line. Raises ValueError, with a sentence for the item, where its metrics cannot be recorded."""
-    if isinstance(message, Ended | Progressed) and (why := fault(message.metrics)) is not None:
-        raise ValueError(why)
     kind = type(message)
+    if kind in _OPEN and (why := fault(getattr(message, _OPEN[kind]))) is not None:
+        raise ValueError(why)
     line = (_text((_NAMES[kind], *message)) + "\n").encode()
     if len(line) > MESSAGE_BYTES and kind not in _ORDERS:
         raise ValueError(
@@ -335,8 +345,8 @@ def _wrong(value: Any) -> str | None:
     for field, check in zip(value[1:], form.checks, strict=True):
         if not check(field):
             return f"{shown(field)} cannot stand in a message {value[0]!r}"
-    if form.type is Ended or form.type is Progressed:
-        return fault(form.type._make(value[1:]).metrics)
+    if form.type in _OPEN:
+        return fault(getattr(form.type._make(value[1:]), _OPEN[form.type]))
     return None
 
 
@@ -351,9 +361,12 @@ def _is_metrics(value: Any) -> bool:
     return type(value) is dict
 
 
+_OPEN: Mapping[type, str] = {Ended: "metrics", Progressed: "metrics", Ready: "facts", Facts: "facts"}
+"""The field of a message in which anything may stand that can be recorded."""
 _ITEM = (is_count, is_count, is_moment)
 _SAID = {
-    "ready": _Form(Ready, (is_moment, is_moment)),
+    "ready": _Form(Ready, (is_moment, is_moment, _is_metrics)),
+    "facts": _Form(Facts, (is_moment, _is_metrics)),
     "failed": _Form(FailedStart, (is_text,)),
     "leaving": _Form(Leaving, (is_text,)),
     "broken": _Form(Broken, (is_text,)),

@@ -69,7 +69,11 @@ class Work:
 
 
 class Runner(Protocol):
-    """Made once per worker by its factory; holds state such as a loaded model."""
+    """Made once per worker by its factory; holds state such as a loaded model.
+
+    An attribute `facts`, where it has one, is a mapping of what others may know of this worker (`port` and the like):
+    told when the worker is ready, and before the end of an item that has changed it.
+    """
 
     def run(self, work: Work) -> Mapping[str, Any] | None:
         """Do one item: its metrics, or None. Raising marks the item failed; `Failed` gives the sentence to record."""

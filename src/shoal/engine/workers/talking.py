@@ -8,6 +8,7 @@ from shoal.engine.workers import messages
 from shoal.engine.workers.status import describe_status
 from shoal.model import (
     Event,
+    FactsChanged,
     Item,
     ItemEnded,
     ItemProgressed,
@@ -83,7 +84,9 @@ def _event(message: messages.Said, worker: int, log_file: str, now: float) -> Ev
     if type(message) is messages.Returned:
         return ItemsReturned(worker, tuple((seq, attempt) for seq, attempt in message.items), now)
     if type(message) is messages.Ready:
-        return WorkerReady(worker, message.at, message.startup_s)
+        return WorkerReady(worker, message.at, message.startup_s, message.facts)
+    if type(message) is messages.Facts:
+        return FactsChanged(worker, message.at, message.facts)
     return None
 
 

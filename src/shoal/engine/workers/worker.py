@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from shoal.engine.workers import linux, messages
+from shoal.engine.workers.facts import Facts
 from shoal.engine.workers.harness import ERROR_LENGTH, Harness
 from shoal.engine.workers.reporting import REPORT_VARIABLE
 from shoal.engine.workers.runner import Runner
@@ -74,10 +75,11 @@ def _serve(lines: BinaryIO, send: Any) -> None:
     _set_up(setup)
     harness = Harness(send, setup.root, reports_of(setup.log), log_fd, now)
     runner = make_runner(setup.factory, setup.blob)
+    facts = Facts(runner, setup.address, setup.devices)
     del setup  # A blob may be large.
     threading.Thread(target=_listen, args=(lines, harness), daemon=True).start()
-    send([messages.encode(messages.Ready(now(), now() - began))])
-    harness.loop(runner)
+    send([messages.encode(messages.Ready(now(), now() - began, facts.news() or {}))])
+    harness.loop(runner, facts)
 
 
 def reports_of(log: str) -> str:

@@ -1,0 +1,280 @@
+"""Who may take what, who has to give back, who stands in line: decisions about a table of claims, for every engine.
+
+Pools share by fairness, and give back their youngest workers. Reservations that stand together are served in line,
+first come first: what comes free is kept for the first of them, and pools make room for it, down to no worker at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from shoal.engine.claims import Ask, Hold, Table
+from shoal.engine.fitting import Found, Rooms
+from shoal.engine.shares import SLACK, Amount, amount
+from shoal.model import Need, Place
+
+
+class First(NamedTuple):
+    """The first in line, and how it will get its places."""
+
+    driver: str
+    ask: Ask
+    places: tuple[Place, ...]
+    """Where they will be; they have no number yet."""
+    beside: Rooms
+    """What is left for others while they are kept."""
+    asked: tuple[tuple[str, Hold], ...]
+    """What has to be given back for it. Nothing, while somebody is in the way who holds firmly."""
+    frees_at: float | None
+    """When the first of those that are in its way will give back, where that is known of all of them."""
+
+
+def grants(
+    table: Table, asks: Iterable[tuple[str, Ask]], numbers: Iterator[int], now: float
+) -> Iterator[tuple[str, Ask, tuple[Place, ...]]]:
+    """Those of the asks that get their places now, one after the other; the table has them then."""
+    refused: dict[str, Ask] = {}
+    for me, ask in asks:
+        if me in refused and refused[me]._replace(id=ask.id, since=ask.since) == ask:
+            continue  # Behind its like, it waits as well.
+        found = find(table, me, ask, now)
+        if found is None:
+            refused[me] = ask
+            continue
+        until = None if ask.lasts_s is None else now + ask.lasts_s
+        places = tuple(
+            Place(next(numbers), host, need, devices)
+            for need, (host, devices) in zip(ask.needs, found, strict=True)
+        )
+        table.withdraw(me, ask.id)
+        for place in places:
+            table.hold(me, Hold(place, ask.together, until))
+        yield me, ask, places
+
+
+def find(table: Table, me: str, ask: Ask, now: float) -> Found | None:
+    """A host and devices for each need of the ask, if there is room and nobody else is owed it."""
+    first = first_in_line(table)
+    if ask.together:
+        its_turn = first is not None and (first.driver, first.ask.id) == (me, ask.id)
+        return table.left.fit(ask.needs, packed=True) if its_turn else None
+    claim = table.claims[me]
+    found = table.left.fit(ask.needs, beside=_kept(first, ask, now))
+    if found is not None and _is_fair(table, me, ask, found):
+        return found
+    if not claim.holds and len(ask.needs) == 1 and now - ask.since >= table.patience_s:
+        return _beyond(table, first).fit(ask.needs)
+    return None
+
+
+def recalls(table: Table) -> list[tuple[str, Hold]]:
+    """The holds that drivers are asked to give back from now on; the table has them as leaving then."""
+    first = first_in_line(table)
+    asked = list(first.asked) if first is not None else []
+    _leave(table, asked)
+    shares = table.shares()
+    due = [(ask.since, name, ask) for name in table.claims for ask in _due(table, name, shares)]
+    if not due:
+        return asked
+    with table.rooms.trial():
+        for hold in table.leaving():
+            table.rooms.give(hold.place)
+        for place in first.places if first is not None else ():
+            table.rooms.take(place)
+        for _, name, ask in sorted(due, key=lambda entry: (entry[0], entry[2].id, entry[1])):
+            made = _make_room(table.rooms, ask.needs, ()) or _make_room(
+                table.rooms, ask.needs, _owed(table, name, shares)
+            )
+            if made is not None:
+                _leave(table, made[0])
+                asked += made[0]
+    return asked
+
+
+def first_in_line(table: Table) -> First | None:
+    """The oldest of those in line that the nodes could hold, were nobody else there."""
+    for _, name, ask in table.line() if any(claim.line for claim in table.claims.values()) else ():
+        with table.rooms.trial():
+            for hold in table.leaving():
+                table.rooms.give(hold.place)
+            holds = _recallable(table)
+            made = _make_room(table.rooms, ask.needs, holds, packed=True)
+            if made is not None:
+                asked, places = made
+                ends = [hold.until for hold in table.leaving()] + [hold.until for _, hold in asked]
+                return First(name, ask, places, table.rooms.copy(), tuple(asked), _earliest(ends))
+            for _, hold in holds:
+                table.rooms.give(hold.place)
+            made = _make_room(table.rooms, ask.needs, _lasting(table), packed=True)
+            if made is None:
+                continue
+            blocking, places = made
+            for _, hold in reversed(holds):
+                if table.rooms.has(hold.place):
+                    table.rooms.take(hold.place)
+            ends = [hold.until for _, hold in blocking]
+            return First(name, ask, places, table.rooms.copy(), (), _earliest(ends))
+    return None
+
+
+def _earliest(ends: Sequence[float | None]) -> float | None:
+    known = [end for end in ends if end is not None]
+    return min(known) if known and len(known) == len(ends) else None
+
+
+def _kept(first: First | None, ask: Ask, now: float) -> Rooms | None:
+    """What an ask has to fit into because of the first in line; None where it need not care.
+
+    To what ends before anything else can come free for it, the first in line lends what is kept.
+    """
+    if first is None:
+        return None
+    if ask.lasts_s is not None and first.frees_at is not None and now + ask.lasts_s <= first.frees_at:
+        return None
+    return first.beside
+
+
+def _is_fair(table: Table, me: str, ask: Ask, found: Found) -> bool:
+    """Whether others that are below their share still find what they are owed after this.
+
+    A run that holds nothing may always take its first worker where there is room.
+    """
+    mine = table.claims[me]
+    if not mine.holds or not any(claim.asks for claim in table.claims.values() if claim is not mine):
+        return True
+    asked = amount(ask.needs)
+    shares = table.shares()
+    if mine.amount.plus(asked).part_of(table.total) <= shares[me] + SLACK:
+        return True
+    nodes = [table.rooms.node(host) for host in {host for host, _ in found}]
+    owed = amount(
+        need
+        for name in table.claims
+        if name != me
+        for due in _due(table, name, shares)
+        for need in due.needs
+        if any(need.refusal(node) is None for node in nodes)
+    )
+    held = Amount()
+    for claim in table.claims.values():
+        held = held.plus(claim.amount).plus(amount(hold.place.need for hold in claim.leaving.values()))
+    free = table.total.plus(held, -1)
+    return all(
+        not (more and due) or left - more >= due - SLACK
+        for left, more, due in zip(free, asked, owed, strict=True)
+    )
+
+
+def _due(table: Table, name: str, shares: Mapping[str, float]) -> list[Ask]:
+    """The asks that a driver is owed: the first of one that has nothing, and those within its share."""
+    claim = table.claims[name]
+    due: list[Ask] = []
+    would = claim.amount
+    for ask in claim.asks.values():
+        would = would.plus(amount(ask.needs))
+        if (claim.holds or due) and would.part_of(table.total) > shares[name] + SLACK:
+            break
+        due.append(ask)
+    return due
+
+
+def _owed(table: Table, name: str, shares: Mapping[str, float]) -> list[tuple[str, Hold]]:
+    """What a driver may be given of what others hold, in the order in which it is asked for.
+
+    One that has nothing gets its first worker from whoever has two; others get what is held above a share.
+    """
+    asker = table.claims[name]
+    spare = {
+        other: claim.amount.part_of(table.total) - shares[other] for other, claim in table.claims.items()
+    }
+    found = []
+    for other, hold in _recallable(table, but=name, last=False):
+        part = amount([hold.place.need]).part_of(table.total)
+        if not asker.holds or part <= spare[other] + SLACK:
+            spare[other] -= part
+            found.append((other, hold))
+    return found
+
+
+def _recallable(table: Table, *, but: str | None = None, last: bool = True) -> list[tuple[str, Hold]]:
+    """Workers that may be asked to leave: first those of the driver with most, the youngest first, and each driver's
+    last one after all others; without these where `last` is False."""
+    found: list[tuple[bool, float, str, Hold]] = []
+    for name, claim in table.claims.items():
+        if name == but:
+            continue
+        staying = claim.amount
+        count = len(claim.holds) - len(claim.leaving)
+        for hold in reversed(claim.holds.values()):
+            if hold.firm or hold.leaving or not hold.used:
+                continue
+            if count > 1 or last:
+                share = staying.part_of(table.total) / claim.weight
+                found.append((count <= 1, -share, name, hold))
+            staying = staying.plus(hold.place.need, -1)
+            count -= 1
+    found.sort(key=lambda entry: entry[:2])
+    return [(name, hold) for _, _, name, hold in found]
+
+
+def _lasting(table: Table) -> list[tuple[str, Hold]]:
+    """What nobody can be asked for, what ends first before what ends later, or nobody knows when."""
+    found = [
+        (name, hold)
+        for name, claim in table.claims.items()
+        for hold in claim.holds.values()
+        if (hold.firm or not hold.used) and not hold.leaving
+    ]
+    return sorted(found, key=lambda entry: (entry[1].until is None, entry[1].until or 0.0))
+
+
+def _make_room(
+    rooms: Rooms, needs: Sequence[Need], holds: Sequence[tuple[str, Hold]], *, packed: bool = False
+) -> tuple[list[tuple[str, Hold]], tuple[Place, ...]] | None:
+    """Which of the holds have to go so that the needs fit, and where they will be; both are done in `rooms` then.
+
+    No later one goes where the earlier ones suffice, and none that is of no help. None where not even all suffice.
+    """
+    if not _suffices(rooms, needs, holds, packed):
+        return None
+    low, high = 0, len(holds)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _suffices(rooms, needs, holds[:middle], packed) else (middle + 1, high)
+    for _, hold in holds[:low]:
+        rooms.give(hold.place)
+    found = rooms.fit(needs, packed=packed)
+    assert found is not None
+    places = tuple(Place(0, host, need, devices) for need, (host, devices) in zip(needs, found, strict=True))
+    for place in places:
+        rooms.take(place)
+    going = []
+    for name, hold in reversed(holds[:low]):
+        if rooms.has(hold.place):
+            rooms.take(hold.place)
+        else:
+            going.append((name, hold))
+    return going, places
+
+
+def _suffices(rooms: Rooms, needs: Sequence[Need], holds: Sequence[tuple[str, Hold]], packed: bool) -> bool:
+    with rooms.trial():
+        for _, hold in holds:
+            rooms.give(hold.place)
+        return rooms.fit(needs, packed=packed) is not None
+
+
+def _beyond(table: Table, first: First | None) -> Rooms:
+    """The room for one worker more than there is room for: CPU that is held may be had again, unless firmly."""
+    held = [hold for claim in table.claims.values() for hold in claim.holds.values()]
+    places = [
+        hold.place if hold.firm else hold.place._replace(need=hold.place.need._replace(cpu=0.0))
+        for hold in held
+    ]
+    return Rooms(table.nodes, [*places, *(first.places if first is not None else ())])
+
+
+def _leave(table: Table, asked: Iterable[tuple[str, Hold]]) -> None:
+    for name, hold in asked:
+        table.hold(name, hold._replace(leaving=True))
