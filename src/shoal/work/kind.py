@@ -88,6 +88,10 @@ class Kind:
         """Check everything that can be known to be wrong, all at once: `SpecError`; else the job."""
         raise NotImplementedError
 
+    def written_to(self, spec: Workload, folder: str) -> list[str]:
+        """What to `--set` so that a run writes its output to this folder of the machine; nothing where it has none."""
+        return []
+
     def uses_gpu(self, module: str) -> bool:
         """Whether the build of this extra that is installed can use a GPU. Imports nothing."""
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -53,11 +54,14 @@ class InferKind(Kind):
         return SAMPLES
 
     def prepare(self, spec: Workload, *, limit: int | None = None) -> InferJob:
-        from shoal.spec import Infer
         from shoal.work.infer.job import prepare
 
-        assert isinstance(spec, Infer)
-        return prepare(spec, limit=limit)
+        return prepare(_as_infer(spec), limit=limit)
+
+    def written_to(self, spec: Workload, folder: str) -> list[str]:
+        output = _as_infer(spec).output
+        kept = {"preserve_order": output.preserve_order, "json": output.json}
+        return [f"output={json.dumps({'path': folder, **{key: each for key, each in kept.items() if each}})}"]
 
     def uses_gpu(self, module: str) -> bool:
         from shoal.work.infer.models.installed import knows_cuda
@@ -76,7 +80,7 @@ class InferKind(Kind):
     def rows_of(self, store: RunStore, item: str) -> Iterator[dict[str, Any]]:
         from shoal.work.infer import outputs
 
-        spec = _spec(store)
+        spec = _as_infer(workload_of(store))
         return outputs.rows_of_part(spec.output, spec.folder, store.item(item).item.seq)
 
     def table(self, store: RunStore) -> Any:
@@ -88,7 +92,7 @@ class InferKind(Kind):
     def missing(self, store: RunStore) -> str | None:
         from shoal.work.infer import outputs
 
-        spec = _spec(store)
+        spec = _as_infer(workload_of(store))
         there = outputs.parts_there(spec.output, spec.folder)
         done = {record.item.seq for record in store.items(("done",))}
         if done <= there:
@@ -186,19 +190,18 @@ def _so_far(store: RunStore, seconds: float) -> dict[str, Any]:
     return summary(total(facts for facts in done if facts), listing_s=0.0, seconds=seconds)
 
 
-def _spec(store: RunStore) -> Infer:
+def _as_infer(spec: Workload) -> Infer:
     from shoal.spec import Infer
 
-    found = workload_of(store)
-    assert isinstance(found, Infer)
-    return found
+    assert isinstance(spec, Infer)
+    return spec
 
 
 def _spec_of_owner(store: RunStore) -> Infer:
     """An output is one run's at a time: rows of another must not be taken for those of this one."""
     from shoal.work.infer import outputs
 
-    spec = _spec(store)
+    spec = _as_infer(workload_of(store))
     owner = outputs.owner(spec.output, spec.folder)
     if owner is not None and owner != store.run:
         raise NotFound(

@@ -53,12 +53,7 @@ class WorkloadTrial:
             inner = specs.load(self._workload, settings.sets)
         except SpecError as error:
             raise Failed(str(error)) from None
-        asked = getattr(inner, OUTPUT, None)
-        if asked is None:
-            return []
-        kept = {name: getattr(asked, name, None) for name in ("preserve_order", "json")}
-        kept = {name: value for name, value in kept.items() if value}
-        return [f"--set={OUTPUT}={json.dumps({'path': output, **kept})}"]
+        return [f"--set={each}" for each in kind_of(inner.kind).written_to(inner, output)]
 
 
 def _read(path: str) -> dict[str, Any]:
