@@ -316,7 +316,8 @@ def keep_attempts(
     """
     connection.executemany(
         f"INSERT OR IGNORE INTO attempts SELECT seq, attempt, used + (state<>'{ItemState.FAILED}'), node, started,"
-        f" seconds, iif(state='{_RUNNING}', '{LostCause.DRIVER}', state), iif(state='{_RUNNING}', NULL, error),"
+        f" seconds, CASE state WHEN '{_RUNNING}' THEN '{LostCause.DRIVER}' ELSE state END,"
+        f" CASE state WHEN '{_RUNNING}' THEN NULL ELSE error END,"
         f" log_file, log_start, log_end FROM items WHERE {which} AND started IS NOT NULL AND node<>''",
         each,
     )
