@@ -55,6 +55,8 @@ class Session:
         self._next_look, self._next_beat = 0.0, self._began + BEAT_S
         self._watchers = Watchers([self])
         self._waits: str | None = None
+        self._bare = False
+        """Whether it had no worker at the last look, though items waited."""
         self._stop_file = os.path.join(store.folder, STOP_FILE)
         job.begin(store.run, store.home, resumed=self._resumed)
         try:
@@ -196,8 +198,9 @@ class Session:
 
     def _look_for_room(self, progress: Progress) -> None:
         """While it has no worker because of others: say what it waits for, and behind whom."""
-        waits = progress.waiting and not progress.workers
-        behind = self._machines.holders(self.store.run) if waits else ()
+        bare = progress.waiting > 0 and not progress.workers
+        behind = self._machines.holders(self.store.run) if bare and self._bare else ()
+        self._bare = bare
         asked = " and ".join(need.words for need in self.job.asks()[0])
         said = f"{asked}, held by {', '.join(behind)}" if behind else None
         if said == self._waits:

@@ -42,6 +42,6 @@ def __getattr__(name: str) -> Any:
     if name.endswith("Contract"):
         import pytest
 
-        parts = [f"shoal.testing.contract_{part}" for part in ("items", "places", "workers")]
-        pytest.register_assert_rewrite(_HOMES[name], *(parts if name == "EngineContract" else ()))
+        parts = ("contract_items", "contract_places", "contract_workers", "workload_folder")
+        pytest.register_assert_rewrite(_HOMES[name], *(f"shoal.testing.{part}" for part in parts))
     return getattr(import_module(_HOMES[name]), name)
