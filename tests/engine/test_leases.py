@@ -139,14 +139,15 @@ def test_a_driver_that_is_suspended_with_the_table_locked_holds_up_nobody(
 
 
 @pytest.mark.parametrize("protocol", [None, 99])
-def test_a_driver_of_another_protocol_that_is_at_work_here_is_said(table: str, protocol: int | None) -> None:
-    Leases(NODES, "machine", table)
+def test_a_driver_of_another_protocol_that_is_at_work_here_is_said(protocol: int | None) -> None:
+    table = leases.table_path()
     other = Path(table if protocol is None else leases.numbered(table, protocol))
     entry = {"pid": os.getpid(), "start": process_start(os.getpid()), "scope": "machine"}
     other.write_text(json.dumps({"x": entry}))
     with pytest.raises(CannotPlace, match=f"Another version of Shoal.*process {os.getpid()}") as error:
-        Leases(NODES, "machine", table)
+        leases.ensure_understood("machine")
     assert error.value.exit_code == 2
-    Leases(NODES, "another machine", table)
+    leases.ensure_understood("another machine")
     other.write_text(json.dumps({"x": {**entry, "start": "long ago"}}))
-    Leases(NODES, "machine", table)
+    take(Leases(NODES, "machine", table))
+    leases.ensure_understood("machine")

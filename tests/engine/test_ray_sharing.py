@@ -201,8 +201,8 @@ def test_a_driver_that_was_killed_holds_nothing(cluster: Any, tmp_path: Path) ->
     cluster.wait_until_free()
 
 
-def test_an_arbiter_of_another_protocol_that_is_in_use_is_said(cluster: Any, tmp_path: Path) -> None:
-    from shoal.engine.ray.engine import RayEngine
+def test_an_arbiter_of_another_protocol_that_is_in_use_is_said(engine: Any) -> None:
+    from shoal.engine.ray.arbiter import ensure_understood
 
     class Older:
         def __init__(self) -> None:
@@ -212,13 +212,14 @@ def test_an_arbiter_of_another_protocol_that_is_in_use_is_said(cluster: Any, tmp
             self.hosts = list(hosts) or self.hosts
             return self.hosts
 
+    granted(engine, Need())
     older = ray.remote(Older).options(name="shoal-arbiter", namespace="shoal", num_cpus=0).remote()
     ray.get(older.busy.remote())
-    RayEngine(str(tmp_path / "run")).close()
+    ensure_understood()
     ray.get(older.busy.remote("one"))
     try:
         with pytest.raises(CannotPlace, match="shoal-arbiter counts one as busy") as error:
-            RayEngine(str(tmp_path / "run"))
+            ensure_understood()
         assert error.value.exit_code == 2
     finally:
         ray.kill(older)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+
 import pytest
+
+from shoal.files.machine import process_start
 
 pytestmark = pytest.mark.serial
 
@@ -123,3 +128,13 @@ def test_a_limit_on_concurrent_trials_holds(place):
     file = place.sweep("only", "{table: only.csv}", "function: trial:main", "limits: {concurrent: 2}")
     place.shoal("run", file, "--cluster", place.machine(cpu=8), code=0)
     assert most_at_once(log(place)) == 2
+
+
+def test_beside_a_version_that_keeps_another_table_of_leases_a_run_is_refused_and_leaves_nothing(place):
+    table = place.folder / "leases.json"
+    place.environment["SHOAL_LEASES"] = str(table)
+    entry = {"pid": os.getpid(), "start": process_start(os.getpid()), "scope": "machine"}
+    table.write_text(json.dumps({"another": entry}))
+    place.write("trial.py", TRIAL)
+    file = place.sweep("s", "{grid: {who: [a], n: [1], ms: [1]}}", "function: trial:main")
+    assert "Another version of Shoal is at work on this machine" in place.refused("run", file)

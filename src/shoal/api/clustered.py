@@ -71,6 +71,7 @@ class ClusterMachines(Machines):
         self._joined = self.provider.join(self._tell)
         try:
             self._connect(self._joined)
+            self._ensure_understood()
             self._see_that_idle_nodes_go()
         except BaseException:
             self.close()
@@ -87,6 +88,11 @@ class ClusterMachines(Machines):
             namespaces.enter(joined.network)
         connect(joined.address, joined.ip)
         self._connected = True
+
+    def _ensure_understood(self) -> None:
+        from shoal.engine.ray.arbiter import ensure_understood
+
+        ensure_understood()
 
     def _first(self, asks: Asks) -> list[str]:
         """The head, and where it has no room for the work, one more that has."""

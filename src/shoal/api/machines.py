@@ -70,7 +70,13 @@ class Machines:
         """Raises `SpecError` when workers cannot have packages that are not installed where Shoal runs."""
 
     def ready(self, asks: Asks) -> None:
-        """Bring up and join what is needed to begin. `close` has to follow; the thread that calls it has to drive."""
+        """Bring up and join what is needed to begin. `close` has to follow; the thread that calls it has to drive.
+
+        Raises `CannotPlace` where a version of Shoal is at work there with which this one cannot share.
+        """
+        from shoal.engine.local.leases import ensure_understood
+
+        ensure_understood(self.scope)
 
     def at_first(self, asks: Asks) -> list[Node]:
         """The nodes that a run which asks for this begins with."""

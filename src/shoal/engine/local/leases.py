@@ -47,6 +47,16 @@ def numbered(path: str, protocol: object = PROTOCOL) -> str:
     return f"{root}-{protocol}{extension}"
 
 
+def ensure_understood(scope: str) -> None:
+    """Raise `CannotPlace` where a driver that keeps another protocol is at work on these nodes."""
+    path = table_path()
+    for other in {path, *glob(numbered(escape(path), "*"))} - {numbered(path)}:
+        with suppress(OSError), open(other, "rb") as file:
+            for entry in _parse(file.read()).values():
+                if _is_alive(entry) and entry["scope"] == scope:
+                    raise other_protocol("this machine", f"process {entry['pid']}")
+
+
 def holders(scope: str, run: str) -> list[str]:
     """The other runs whose drivers hold places of these nodes now."""
     try:
@@ -74,15 +84,6 @@ class Leases:
         self._seen: tuple[int, int] | None = None
         self._numbers = count(1)
         _make_folder(os.path.dirname(path))
-        self._look_for_others(path)
-
-    def _look_for_others(self, path: str) -> None:
-        """Raise `CannotPlace` where a driver that keeps another protocol is at work on these nodes."""
-        for other in {path, *glob(numbered(escape(path), "*"))} - {self._path}:
-            with suppress(OSError), open(other, "rb") as file:
-                for entry in _parse(file.read()).values():
-                    if _is_alive(entry) and entry["scope"] == self._scope:
-                        raise other_protocol("this machine", f"process {entry['pid']}")
 
     def changed(self) -> bool:
         """Whether somebody wrote the table since this driver looked."""

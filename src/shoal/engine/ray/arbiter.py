@@ -139,7 +139,6 @@ class RayLeases:
         self._gave_at = -SETTLE_S
         self._not_before = 0.0
         self._wait_s = RETRY_S
-        link.call(_look_for_others)
         self._arbiter = link.call(find_or_make)
 
     def changed(self) -> bool:
@@ -237,7 +236,7 @@ def find_or_make() -> Any:
     return ray.remote(Arbiter).options(num_cpus=0, resources={ray_nodes.HEAD: 0.001}, **options).remote()
 
 
-def _look_for_others() -> None:
+def ensure_understood() -> None:
     """Raise `CannotPlace` where drivers that keep another protocol hold something on this cluster."""
     for actor in ray.util.list_named_actors(all_namespaces=True):
         name = actor["name"]
