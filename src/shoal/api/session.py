@@ -63,6 +63,7 @@ class Session:
             places = [*machines.turns(store.run), *(Place(place) for place in job.turns())]
             self._turn = turns.take(store, places, Driver.this(here.token(16)), self._began, machines.tell)
             self._set_up(failed, ceiling)
+            here.has_begun()
         except BaseException:
             job.close()
             self._give_up()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from shoal.errors import SpecError
+from shoal.model.marks import BEGUN_VARIABLE
 
 
 class Here:
@@ -28,6 +30,13 @@ class Here:
     def token(self, length: int) -> str:
         """So many random hexadecimal digits."""
         return os.urandom((length + 1) // 2).hex()[:length]
+
+    def has_begun(self) -> None:
+        """This process drives a run now: say so to whoever started it and waits for that, and to nobody else."""
+        mark = os.environ.pop(BEGUN_VARIABLE, None)
+        if mark is not None:
+            with suppress(OSError), open(mark, "w"):
+                pass
 
     def pause(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -37,23 +40,26 @@ class Client:
         self.stopped.append(name)
 
 
-def make_run(home: Path) -> RunStore:
-    return RunStore.create(
-        str(home), name="long", kind="sweep", spec_text="", document={}, token=lambda: "0001", now=1.0
+def drive(folder: Path, *arguments: str) -> tuple[int, bool]:
+    """A driver as a head starts it: its exit code, and whether it said that its run has begun."""
+    file = folder / "long-0001.json"
+    job = {"arguments": arguments, "folder": str(folder), "environment": None, "home": str(folder / ".shoal")}
+    file.write_text(json.dumps(job))
+    done = subprocess.run([sys.executable, "-m", "shoal.cluster.agent.there", "job", str(file)], check=False)
+    begun = Path(there.begun_file(str(file)))
+    has_begun = begun.exists()
+    begun.unlink(missing_ok=True)
+    return done.returncode, has_begun
+
+
+def test_a_driver_says_that_its_run_has_begun_and_one_that_is_refused_does_not(tmp_path: Path) -> None:
+    (tmp_path / "long.yaml").write_text(
+        "kind: sweep\ntrials: {grid: {n: [1]}}\nrun: {command: 'sh -c \"exit {n}\"'}\n"
     )
-
-
-def test_a_driver_that_takes_up_an_old_run_is_seen_at_once(tmp_path: Path) -> None:
-    store = make_run(tmp_path)
-    record = os.path.join(store.folder, "run.db")
-    store.close()
-    before = jobs._stamp(record)
-    with RunStore.open(str(tmp_path), store.run, write=False):
-        assert jobs._stamp(record) == before, "somebody only looks"
-    assert jobs._stamp(record) == before
-    with RunStore.open(str(tmp_path), store.run, write=True, now=2.0) as driver:
-        driver.journal()
-        assert jobs._stamp(record) != before
+    assert drive(tmp_path, "run", "long.yaml", "--id=long-0001") == (1, True)
+    assert drive(tmp_path, "resume", "long-0001", "--failed") == (1, True)
+    with RunStore.open(str(tmp_path / ".shoal"), "long-0001", write=True):
+        assert drive(tmp_path, "resume", "long-0001", "--failed") == (2, False)
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,10 @@ def _submit(request: Mapping[str, Any]) -> Any:
 def _forget(request: Mapping[str, Any]) -> Any:
     """What was shipped for a run that is removed."""
     shutil.rmtree(there.workload_folder(request["key"], request["run"]), ignore_errors=True)
-    with suppress(OSError):
-        os.unlink(there.lock_file(there.job_file(request["key"], request["run"])))
+    job = there.job_file(request["key"], request["run"])
+    for path in (there.lock_file(job), there.begun_file(job)):
+        with suppress(OSError):
+            os.unlink(path)
 
 
 def _notebook(request: Mapping[str, Any]) -> Any:

@@ -73,13 +73,14 @@ def submit(request: Mapping[str, Any]) -> str:
         except (RuntimeError, OSError) as error:
             raise ClusterError(f"Ray takes no jobs on the head: {error}") from error
         name = f"{request['run']}-{secrets.token_hex(3)}"
-        record = os.path.join(home, "runs", request["run"], "run.db")
-        before = _stamp(record)
+        begun = there.begun_file(job)
+        with suppress(FileNotFoundError):
+            os.unlink(begun)
         client.submit_job(
             entrypoint=shlex.join([sys.executable, "-m", "shoal.cluster.agent.there", "job", job]),
             submission_id=name,
         )
-        return wait_until_begun(client, name, lambda: _stamp(record) != before)
+        return wait_until_begun(client, name, lambda: os.path.exists(begun))
 
 
 def _find_ray(request: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -123,22 +124,6 @@ def wait_until_begun(
     with suppress(RuntimeError):  # That it has ended meanwhile is as good.
         client.stop_job(name)
     raise ClusterError(f"The driver did not begin within {patience_s:g} s, and was stopped: {words}")
-
-
-def _stamp(path: str) -> tuple[tuple[int, int], ...]:
-    """Changes when the record is written to. What is written goes to the log beside it first.
-
-    Whoever only reads may make that log, but leaves it empty.
-    """
-    return tuple(_size_and_time(each) for each in (path, f"{path}-wal"))
-
-
-def _size_and_time(path: str) -> tuple[int, int]:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return 0, 0
-    return (found.st_size, found.st_mtime_ns) if found.st_size else (0, 0)
 
 
 def _last_words(log: str) -> str:

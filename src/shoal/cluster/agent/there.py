@@ -21,6 +21,7 @@ from typing import NoReturn
 
 from shoal import namespaces
 from shoal.cluster.agent.values import ANSWER
+from shoal.model.marks import BEGUN_VARIABLE
 
 ARCHIVE = b"shoal-archive:\n"
 """What comes before an archive; a login shell may print lines of its own before it."""
@@ -57,6 +58,11 @@ def job_file(key: str, run: str) -> str:
 def lock_file(job: str) -> str:
     """What a driver holds a lock on for as long as it lives, beside the file of its job."""
     return job.removesuffix(".json") + LOCK
+
+
+def begun_file(job: str) -> str:
+    """What a driver makes when its run has begun, beside the file of its job."""
+    return job.removesuffix(".json") + ".begun"
 
 
 def drivers(key: str) -> list[str]:
@@ -99,7 +105,8 @@ def _job(file: str) -> NoReturn:
     os.chdir(job["folder"])
     given = job["environment"] if job["environment"] is not None else os.environ
     ray = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
-    _shoal(job["arguments"], {**given, **ray, "SHOAL_HOME": job["home"]})
+    ours = {"SHOAL_HOME": job["home"], BEGUN_VARIABLE: begun_file(file)}
+    _shoal(job["arguments"], {**given, **ray, **ours})
 
 
 def _command(key: str, arguments: Sequence[str]) -> NoReturn:
