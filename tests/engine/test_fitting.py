@@ -72,3 +72,16 @@ def test_each_node_says_why_it_cannot() -> None:
         fitting.ensure_possible([Need(cpu=4, labels={"tier": "cloud"})], nodes)
     assert "a: label tier is not set, not cloud" in str(error.value)
     assert "b: label tier is edge, not cloud" in str(error.value)
+
+
+@given(NEEDS, NODES, st.integers(1, 8))
+def test_needs_that_are_packed_are_on_as_few_nodes_as_can_be(
+    needs: list[Need], nodes: list[Node], count: int
+) -> None:
+    found = fitting.Rooms(nodes).fit([needs[0]] * count, packed=True)
+    holds = sorted((fitting.capacity(needs[0], [node]) for node in nodes), reverse=True)
+    if found is None:
+        assert sum(holds) < count
+    else:
+        fewest = next(number for number in range(1, len(nodes) + 1) if sum(holds[:number]) >= count)
+        assert len({host for host, _ in found}) == fewest

@@ -83,9 +83,11 @@ def recalls(table: Table) -> list[tuple[str, Hold]]:
         for place in first.places if first is not None else ():
             table.rooms.take(place)
         for _, name, ask in sorted(due, key=lambda entry: (entry[0], entry[2].id, entry[1])):
-            made = _make_room(table.rooms, ask.needs, ()) or _make_room(
-                table.rooms, ask.needs, _owed(table, name, shares)
-            )
+            if (found := table.rooms.fit(ask.needs)) is not None:
+                for place in _places(ask.needs, found):
+                    table.rooms.take(place)
+                continue
+            made = _make_room(table.rooms, ask.needs, _owed(table, name, shares))
             if made is not None:
                 _leave(table, made[0])
                 asked += made[0]
@@ -98,8 +100,9 @@ def first_in_line(table: Table) -> First | None:
         with table.rooms.trial():
             for hold in table.leaving():
                 table.rooms.give(hold.place)
-            holds = _recallable(table)
-            made = _make_room(table.rooms, ask.needs, holds, packed=True)
+            made = _make_room(table.rooms, ask.needs, (), packed=True)
+            holds = _recallable(table) if made is None else []
+            made = made or _make_room(table.rooms, ask.needs, holds, packed=True)
             if made is not None:
                 asked, places = made
                 ends = [hold.until for hold in table.leaving()] + [hold.until for _, hold in asked]
@@ -236,7 +239,7 @@ def _make_room(
 
     No later one goes where the earlier ones suffice, and none that is of no help. None where not even all suffice.
     """
-    if not _suffices(rooms, needs, holds, packed):
+    if holds and not _suffices(rooms, needs, holds, packed):
         return None
     low, high = 0, len(holds)
     while low < high:
@@ -245,8 +248,9 @@ def _make_room(
     for _, hold in holds[:low]:
         rooms.give(hold.place)
     found = rooms.fit(needs, packed=packed)
-    assert found is not None
-    places = tuple(Place(0, host, need, devices) for need, (host, devices) in zip(needs, found, strict=True))
+    if found is None:
+        return None
+    places = _places(needs, found)
     for place in places:
         rooms.take(place)
     going = []
@@ -256,6 +260,11 @@ def _make_room(
         else:
             going.append((name, hold))
     return going, places
+
+
+def _places(needs: Sequence[Need], found: Found) -> tuple[Place, ...]:
+    """As they will be; they have no number yet."""
+    return tuple(Place(0, host, need, devices) for need, (host, devices) in zip(needs, found, strict=True))
 
 
 def _suffices(rooms: Rooms, needs: Sequence[Need], holds: Sequence[tuple[str, Hold]], packed: bool) -> bool:

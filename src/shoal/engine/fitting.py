@@ -123,7 +123,10 @@ class Rooms:
         order = sorted(
             range(len(needs)), key=lambda i: (-needs[i].gpu, -needs[i].cpu, -needs[i].memory_bytes)
         )
-        found = self._packed(needs, order) if packed else None
+        found = None
+        if packed:
+            alike = all(need is needs[0] or need == needs[0] for need in needs)
+            found = self._packed_alike(needs) if alike else self._packed(needs, order)
         return found or self._spread(needs, order, beside)
 
     def _spread(self, needs: Sequence[Need], order: Sequence[int], beside: Rooms | None) -> Found | None:
@@ -137,6 +140,24 @@ class Rooms:
                 if beside is not None:
                     beside.take(Place(0, host, needs[index], devices))
         return found
+
+    def _packed_alike(self, needs: Sequence[Need]) -> Found | None:
+        """As `_packed`, for needs that are all the same: each node is looked at once."""
+        every = range(len(needs))
+        counts = [(len(_held(room, needs, every)), room) for room in self._rooms.values()]
+        counts.sort(key=lambda entry: (-entry[0], entry[1].cpu))
+        found: Found = []
+        with self.trial():
+            for position, (count, fullest) in enumerate(counts):
+                left = len(needs) - len(found)
+                room = fullest
+                if count >= left:
+                    last = (other for other_count, other in counts[position:] if other_count >= left)
+                    room = min(last, key=lambda other: other.cpu)
+                found += [self._settle(room, needs[0]) for _ in range(min(count, left))]
+                if len(found) == len(needs):
+                    return found
+        return None
 
     def _packed(self, needs: Sequence[Need], order: Sequence[int]) -> Found | None:
         found: Found = [("", ())] * len(needs)

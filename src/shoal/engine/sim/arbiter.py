@@ -31,6 +31,7 @@ class Arbiter:
         self.workers: dict[int, int] = {}
         """The worker on a place, once there is one."""
         self.pending: dict[int, tuple[Driver, Ask]] = {}
+        self._recalling = False
         self.vanished: set[int] = set()
         """Places that went with their node."""
 
@@ -54,7 +55,7 @@ class Arbiter:
         if not places:
             if deadline_s is not None:
                 self._clock.at(self._clock.now + deadline_s, self._expire, ask.id)
-            self._recall()
+            self._recall_soon()
         return Reservation(ask.id, places)
 
     def cancel(self, driver: Driver, reservation: int) -> None:
@@ -69,8 +70,7 @@ class Arbiter:
         self.workers[place.id] = worker
         hold = self.table.claims[driver.key].holds[place.id]
         self.table.hold(driver.key, hold._replace(used=True))
-        if self.pending:
-            self._recall()
+        self._recall_soon()
         return True
 
     def free(self, place: Place) -> None:
@@ -116,8 +116,7 @@ class Arbiter:
         for number, places in self._grant(waiting).items():
             driver = self.owners[places[0].id]
             driver.receive(Granted(number, places, self._clock.now))
-        if self.pending:
-            self._recall()
+        self._recall_soon()
 
     def _grant(self, asks: Sequence[tuple[Driver, Ask]]) -> dict[int, tuple[Place, ...]]:
         asked = [(driver.key, ask) for driver, ask in asks]
@@ -128,7 +127,14 @@ class Arbiter:
             granted[ask.id] = places
         return granted
 
+    def _recall_soon(self) -> None:
+        """Once for all that is asked for at this moment."""
+        if self.pending and not self._recalling:
+            self._recalling = True
+            self._clock.at(self._clock.now, self._recall)
+
     def _recall(self) -> None:
+        self._recalling = False
         for key, hold in arbitration.recalls(self.table):
             worker = self.workers[hold.place.id]
             self._drivers[key].receive(LeaseRecalled(worker, self._clock.now))
