@@ -14,7 +14,7 @@ from typing import Any
 
 from shoal.api import workloads
 from shoal.api.machines import Machines, machines
-from shoal.api.running import new_session
+from shoal.api.runs import new_session
 from shoal.cluster.here import Here
 from shoal.engine.base import Engine
 from shoal.model import Event, Item, WorkerReady

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shoal.leaving_out import CREDENTIALS, LEFT_OUT, left_out, travelling
+from shoal.exclusions import CREDENTIALS, LEFT_OUT, left_out, travelling
 
 
 def write(folder: Path, *names: str) -> None:

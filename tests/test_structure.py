@@ -81,6 +81,7 @@ NAMES_A_KIND = {
     "kinds.py": "the table of kinds",
     "spec/__init__.py": "names of sections, for those who read files",
     "api/functions.py": "functions and rows are a sweep",
+    "work/models/openvino_runtime.py": "`infer` is a method of OpenVINO",
 }
 """Modules outside of the kinds that may name one."""
 

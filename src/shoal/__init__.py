@@ -5,16 +5,14 @@ Everything is loaded when it is first used, so that `import shoal` in a trial or
 
 from __future__ import annotations
 
-import sys
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from shoal.api.handle import Run
-    from shoal.api.running import check, plan, run, start, stop
-    from shoal.api.running import open_run as open  # noqa: A004 - as `shoal.open`, which is what people type
-    from shoal.api.running import resume_run as resume
+    from shoal.api.runs import check, plan, run, start, stop
+    from shoal.api.runs import open_run as open  # noqa: A004 - as `shoal.open`, which is what people type
+    from shoal.api.runs import resume_run as resume
     from shoal.api.summary import Summary
     from shoal.engine.workers.reporting import report
     from shoal.errors import (
@@ -67,40 +65,14 @@ _ERRORS = (
 )
 _HOMES = {
     **dict.fromkeys(_ERRORS, "shoal.errors"),
-    **dict.fromkeys(("check", "plan", "run", "start", "stop"), "shoal.api.running"),
+    **dict.fromkeys(("check", "plan", "run", "start", "stop"), "shoal.api.runs"),
     "Run": "shoal.api.handle",
     "Summary": "shoal.api.summary",
-    "open": "shoal.api.running",
+    "open": "shoal.api.runs",
     "report": "shoal.engine.workers.reporting",
-    "resume": "shoal.api.running",
+    "resume": "shoal.api.runs",
 }
 _NAMES_THERE = {"open": "open_run", "resume": "resume_run"}
-
-
-class _Shoal(type(sys)):  # type: ignore[misc]
-    """The package. `plan` and `report` are also names of layers, whose import must not hide the functions."""
-
-    @property
-    def plan(self) -> Any:
-        return __getattr__("plan")
-
-    @plan.setter
-    def plan(self, layer: Any) -> None:
-        """The import system puts a subpackage here; it finds it again without."""
-
-    @property
-    def report(self) -> Any:
-        return __getattr__("report")
-
-    @report.setter
-    def report(self, layer: Any) -> None:
-        """As with `plan`."""
-
-    def __reduce__(self) -> Any:
-        """Functions that use `shoal` are sent to workers by value: there it is imported, like any module."""
-        from importlib import import_module
-
-        return import_module, (__name__,)
 
 
 def __getattr__(name: str) -> Any:
@@ -108,11 +80,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), _NAMES_THERE.get(name, name))
+    found = getattr(import_module(_HOMES[name]), _NAMES_THERE.get(name, name))
+    if not isinstance(found, type):  # Functions that are sent by value name it so, wherever it is kept.
+        found.__module__, found.__qualname__ = __name__, name
+    return found
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-sys.modules[__name__].__class__ = _Shoal

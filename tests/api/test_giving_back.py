@@ -10,8 +10,8 @@ import pytest
 
 from shoal.api import workloads
 from shoal.api.machines import Machines
-from shoal.api.running import new_session
-from shoal.cluster import inventory
+from shoal.api.runs import new_session
+from shoal.cluster import this_machine
 from shoal.cluster.here import Here
 from shoal.engine.base import Engine, Event
 from shoal.engine.local.engine import LocalEngine
@@ -30,7 +30,7 @@ class Lent(Machines):
     """This machine, as if it had to be given back."""
 
     def __init__(self, engine: type[LocalEngine] | None) -> None:
-        super().__init__([inventory.this_machine()], "lent")
+        super().__init__([this_machine.this_machine()], "lent")
         self.kind = engine
         self.back = 0
 

@@ -12,11 +12,11 @@ import pytest
 import shoal
 from shoal.api import workloads
 from shoal.api.machines import machines
-from shoal.api.reading import runs
-from shoal.api.running import new_session
+from shoal.api.runs import new_session
+from shoal.api.views.lookup import runs
 from shoal.cluster.here import Here
 from shoal.errors import NotFound, SpecError
-from shoal.work.infer.inputs import finding
+from shoal.work.inputs import lister
 
 MODEL = """\
 class Length:
@@ -171,7 +171,7 @@ def test_a_run_that_is_stopped_before_it_takes_an_input_leaves_the_output_as_it_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = shoal.run("lengths.yaml")
-    monkeypatch.setattr(finding, "MOST_WAITING", 1)  # So that there is always more to find.
+    monkeypatch.setattr(lister, "MOST_WAITING", 1)  # So that there is always more to find.
     Path("words").mkdir()
     for number in range(20):
         Path(f"words/{number}.txt").write_text("a\n")

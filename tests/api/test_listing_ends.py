@@ -10,13 +10,13 @@ import pytest
 
 from shoal.api import workloads
 from shoal.api.machines import Machines
-from shoal.api.running import new_session
-from shoal.cluster import inventory
+from shoal.api.runs import new_session
+from shoal.cluster import this_machine
 from shoal.cluster.here import Here
 from shoal.engine.base import Engine, Event
 from shoal.engine.local.engine import LocalEngine
 from shoal.errors import ClusterLost, EngineError
-from shoal.work.infer.inputs import finding
+from shoal.work.inputs import lister
 
 WORKLOAD = """\
 kind: infer
@@ -40,7 +40,7 @@ class Lent(Machines):
     """This machine, with an engine that fails."""
 
     def __init__(self, error: Exception) -> None:
-        super().__init__([inventory.this_machine()], "lent")
+        super().__init__([this_machine.this_machine()], "lent")
         self.error = error
 
     def engine(self, root: str, folder: str, session: str) -> Engine:
@@ -59,7 +59,7 @@ class NeverGrowing(Lent):
 @pytest.fixture
 def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> workloads.Prepared:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(finding, "MOST_WAITING", 1)
+    monkeypatch.setattr(lister, "MOST_WAITING", 1)
     Path(".shoal").mkdir()
     Path("words").mkdir()
     for number in range(50):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.api.reading import get, open_run
-from shoal.api.running import check
+from shoal.api.runs import check
+from shoal.api.views.lookup import get, open_run
 from shoal.errors import NotFound
 
 SWEEP = "kind: sweep\nname: s\ntrials: {table: t.csv}\nrun: {function: 'f:main'}\n"

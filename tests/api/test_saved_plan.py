@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.api.running import plan
+from shoal.api.runs import plan
 from shoal.api.saved_plan import read
 from shoal.errors import SpecError
 from shoal.model import Decision, ItemPlacement, MadeFor, Plan, Prediction

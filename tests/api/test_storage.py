@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.api import copying, reading, running
+from shoal.api import run_copy, runs
 from shoal.api.session import Session
+from shoal.api.views import lookup
 from shoal.files import open_storage
-from shoal.store.copying import RunCopy, bring_back, copied_turn, turns_of
+from shoal.store.run_copies import RunCopy, bring_back, copied_turn, turns_of
 
 LAB = "kind: cluster\nname: lab\nprovider: local\nengine: embedded\nnodes: [{host: one, cpu: 2}]\n"
 
@@ -111,7 +112,7 @@ def test_a_record_that_cannot_be_copied_stops_nothing(work: Path) -> None:
     (Path(run.folder) / "run.db").write_bytes(b"no database" * 1000)
     told: list[str] = []
     storage = open_storage(str(work.parent / "shared"))
-    broken = copying.Copying(run.folder, storage, 1, None, told.append, lambda: 0.0)
+    broken = run_copy.Copying(run.folder, storage, 1, None, told.append, lambda: 0.0)
     broken.finish()
     assert broken.problem is not None
     assert len(told) == 1
@@ -134,17 +135,17 @@ def test_a_storage_that_cannot_be_written_stops_nothing(
     (work.parent / "shared").write_text("a file, where a folder should be")
     told: list[str] = []
     (work / "mended").touch()
-    from shoal.api import machines, running, workloads
+    from shoal.api import machines, runs, workloads
     from shoal.cluster.here import Here
 
     where = machines.machines("lab.yaml", told.append)
-    summary = running.new_session(workloads.from_file("s.yaml"), where, Here()).drive()
+    summary = runs.new_session(workloads.from_file("s.yaml"), where, Here()).drive()
     assert summary.state == "succeeded"
     assert sum("cannot be copied to" in line for line in told) == 1
 
 
 def test_a_copy_is_consistent_while_its_run_goes_on(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "EVERY_S", 0.0)
+    monkeypatch.setattr(run_copy, "EVERY_S", 0.0)
     (work / "mended").touch()
     (work / "trial.py").write_text("def main(x):\n    return {'y': x}\n")
     document = {"kind": "sweep", "name": "s", "trials": {"grid": {"x": list(range(3000))}}}
@@ -188,7 +189,7 @@ def elsewhere(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
 def gone_on(run: str, **given: bool) -> tuple[str, list[str]]:
     """The state of a run that is resumed from the storage of the cluster, and what was said before."""
     said: list[str] = []
-    session = running.resume(run, failed=True, cluster="lab.yaml", tell=said.append, **given)
+    session = runs.resume(run, failed=True, cluster="lab.yaml", tell=said.append, **given)
     assert isinstance(session, Session)
     return session.drive().state, said
 
@@ -203,7 +204,7 @@ def test_what_a_run_from_a_storage_starts_is_said_unless_this_user_began_it(
     assert state == "succeeded"
     told = f"who can write to {work.parent}/shared decides what runs: function trial:main"
     assert any(told in line for line in said) is not same_user
-    with reading.open_run(run) as store:
+    with lookup.open_run(run) as store:
         assert os.stat(store.folder).st_mode & 0o077 == 0, "what was brought back is closed, too"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.api.running import plan, run
+from shoal.api.runs import plan, run
 from shoal.api.whatif import whatif
 from shoal.errors import SpecError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import tomllib
@@ -41,7 +42,7 @@ def test_nothing_of_reports_is_loaded_before_one_is_asked_for():
     looked = "import shoal.cli; shoal.cli.main(['report', '--help'])"
     for code in ("import shoal", HELP, looked):
         assert [name for name in loaded_by(code) if name.startswith("shoal.report")] == []
-    assert loaded_by("import shoal.report.page") & HEAVY == set()
+    assert loaded_by("import shoal.reports.page") & HEAVY == set()
 
 
 def test_a_run_needs_neither_click_nor_rich(tmp_path):
@@ -80,18 +81,15 @@ def test_every_public_name_is_there(name):
     assert name in dir(shoal)
 
 
-def test_the_plan_function_is_not_hidden_by_the_layer_of_that_name():
-    import shoal.plan.durations
+@pytest.mark.parametrize("name", ["check", "plan", "report", "resume", "run", "start", "stop"])
+def test_a_public_function_says_that_it_is_of_shoal(name):
+    function = getattr(shoal, name)
+    assert (function.__module__, function.__qualname__) == ("shoal", name)
+    assert pickle.loads(pickle.dumps(function)) is function
 
-    assert callable(shoal.plan)
-    assert "shoal.plan.durations" in sys.modules
 
-
-def test_the_report_function_is_not_hidden_by_the_layer_of_that_name():
-    import shoal.report.scales
-
-    assert "shoal.report.scales" in sys.modules
-    assert shoal.report.__module__ == "shoal.engine.workers.reporting"
+def test_a_function_that_version_0_1_sent_by_value_finds_what_it_reports_with():
+    assert import_module("shoal.engine.workers.reporting").report is shoal.report
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -125,12 +125,12 @@ def test_a_home_that_is_a_file_is_said_before_anything_starts(shoal, sweep, tmp_
 
 
 def test_an_unexpected_exception_is_called_a_bug_and_its_traceback_is_kept(look, monkeypatch, tmp_path):
-    from shoal.api import reading
+    from shoal.api.views import lookup
 
     def broken():
         raise LookupError("surprise")
 
-    monkeypatch.setattr(reading, "runs", broken)
+    monkeypatch.setattr(lookup, "runs", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code, out, err = look("ls")
     assert (code, out) == (1, "")
@@ -143,9 +143,9 @@ def test_an_unexpected_exception_is_called_a_bug_and_its_traceback_is_kept(look,
 
 
 def test_with_shoal_debug_the_traceback_is_shown(look, monkeypatch):
-    from shoal.api import reading
+    from shoal.api.views import lookup
 
-    monkeypatch.setattr(reading, "runs", lambda: 1 / 0)
+    monkeypatch.setattr(lookup, "runs", lambda: 1 / 0)
     monkeypatch.setenv("SHOAL_DEBUG", "1")
     code, _, err = look("ls")
     assert code == 1

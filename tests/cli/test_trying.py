@@ -14,7 +14,7 @@ from cli.loud import write_loud
 from shoal.api import workloads
 from shoal.api.display.board import Board
 from shoal.api.machines import machines
-from shoal.api.running import new_session, resume
+from shoal.api.runs import new_session, resume
 from shoal.api.session import Session
 from shoal.cluster.here import Here
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from shoal import spec
-from shoal.cluster import inventory, variables
-from shoal.cluster.asking import ThisMachine
+from shoal.cluster import this_machine, variables
+from shoal.cluster.agent_calls import ThisMachine
 from shoal.cluster.hosted import HostedProvider
 from shoal.cluster.local import LocalDoor
 from shoal.errors import ClusterError
@@ -47,7 +47,7 @@ def test_what_hosts_have_is_measured_again_where_they_answer(provider: HostedPro
         }
     assert provider.refresh() == {"gone": "gone does not answer. Is it on?"}
     here, gone = provider.status()
-    assert here.node.cpu == inventory.room(inventory.cpus())
+    assert here.node.cpu == this_machine.room(this_machine.cpus())
     assert here.node.speed != 9.0
     assert here.measured_s is not None
     assert here.measured_s > 1.0

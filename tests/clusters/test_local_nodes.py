@@ -21,7 +21,7 @@ import pytest
 
 from clusters.desk import HANG_S, SLEEPER, until
 from faults.pictures import fill, inference, output, write_slow_class
-from shoal.cluster.agent.values import node_folder
+from shoal.cluster.agent.requests import node_folder
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
 pytestmark = [pytest.mark.ray, pytest.mark.long]

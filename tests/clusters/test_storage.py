@@ -37,7 +37,7 @@ def bed() -> Iterator[Testbed]:
 COUNT = f"""
 import sqlite3, sys
 from shoal.files import open_storage
-from shoal.store.copying import copied_turn
+from shoal.store.run_copies import copied_turn
 storage, run = open_storage("{S3}"), sys.argv[1]
 storage.download(f"runs/{{run}}/copies/{{copied_turn(storage, run)}}/run.db", "/tmp/copy.db")
 print(sqlite3.connect("/tmp/copy.db").execute("SELECT count(*) FROM items WHERE state = 'done'").fetchone()[0])

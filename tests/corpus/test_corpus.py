@@ -18,8 +18,8 @@ import pytest
 import shoal
 from corpus.conftest import ERRORS, Case, Unpack, digests
 from shoal.api import workloads
-from shoal.api.clustered import provider_for
-from shoal.api.clusters import load
+from shoal.api.clusters.cluster_machines import provider_for
+from shoal.api.clusters.lifecycle import load
 from shoal.cluster.agent import there
 from shoal.store.profiles import recall
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpus.conftest import ERRORS, Case, Unpack, digests
-from shoal.api import reading
+from shoal.api.views import lookup
 
 RUNS = ("sheet", "search", "inference", "reviews", "function", "failed")
 ENDED = ("sheet", "search", "function", "failed")
@@ -69,7 +69,7 @@ def test_results_are_what_the_earlier_version_wrote(unpack: Unpack, name: str) -
         "item",
         *(row["item"] for row in rows),
     ]
-    with reading.open_run(case.run) as store:
+    with lookup.open_run(case.run) as store:
         assert store.table().equals(pq.read_table(case.run_folder / "results.parquet"))
 
 
@@ -97,7 +97,7 @@ def test_logs_files_and_reports_of_a_sheet(unpack: Unpack) -> None:
     flaky = [item for item in shown["items"] if item["params"]["name"] == "flaky"]
     assert [item["attempt"] for item in flaky] == [2, 2]
     assert [item["metrics"]["restored"] for item in flaky] == [f"{item['item']} saved this" for item in flaky]
-    with reading.open_run(case.run) as store:
+    with lookup.open_run(case.run) as store:
         assert [(each.step, each.metrics["progress"]) for each in store.reports(1)[:2]] == [
             (1, 0.5),
             (2, 1.0),
@@ -110,7 +110,7 @@ def test_curves_of_a_search(unpack: Unpack) -> None:
     assert found["done"] + found["pruned"] >= 12
     assert (found["stopped"], found["pruned"] > 3) == (2, True)
     told = list(csv.DictReader((case.run_folder / "metrics" / "reports.csv").read_text().splitlines()))
-    with reading.open_run(case.run) as store:
+    with lookup.open_run(case.run) as store:
         kept = [
             (record.item.id, str(each.step), each.metrics["accuracy"])
             for record in store.items()

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from shoal.engine.local.engine import LocalEngine
-from shoal.engine.workers import process, spawning
+from shoal.engine.workers import process, zygote_client
 from shoal.engine.workers.reporting import REPORT_VARIABLE
 from shoal.engine.workers.runner import Cancelled, Work
 from shoal.model import Factory, Item, ItemEnded, ItemStarted, Need, Node, WorkerLost, WorkerReady
@@ -186,8 +186,8 @@ def test_nothing_of_a_command_is_left_two_seconds_after_its_driver_was_killed(
 def test_a_zygote_that_does_not_answer_is_replaced_like_a_dead_one(
     engine: LocalEngine, command: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spawning, "PING_S", 0.2)
-    monkeypatch.setattr(spawning, "SILENT_S", 0.5)
+    monkeypatch.setattr(zygote_client, "PING_S", 0.2)
+    monkeypatch.setattr(zygote_client, "SILENT_S", 0.5)
     start(engine, command, {})
     wait_until(lambda: len(pids(tmp_path)) == 3)
     collect(engine, heard(ItemStarted), 20)
@@ -206,7 +206,7 @@ def test_a_zygote_that_does_not_answer_is_replaced_like_a_dead_one(
 
 
 def test_time_in_which_the_driver_itself_was_suspended_is_not_held_against_a_zygote() -> None:
-    client = spawning.ZygoteClient()
+    client = zygote_client.ZygoteClient()
     try:
         now = time.monotonic()
         assert [client.is_silent(now + second) for second in range(8)] == [False] * 8
@@ -223,8 +223,8 @@ def test_time_in_which_the_driver_itself_was_suspended_is_not_held_against_a_zyg
 def test_a_zygote_that_answers_is_left_alone_however_often_it_is_asked(
     engine: LocalEngine, command: Factory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spawning, "PING_S", 0.05)
-    monkeypatch.setattr(spawning, "SILENT_S", 0.2)
+    monkeypatch.setattr(zygote_client, "PING_S", 0.05)
+    monkeypatch.setattr(zygote_client, "SILENT_S", 0.2)
     start(engine, command)
     collect(engine, heard(WorkerReady), 20)
     monkeypatch.setattr("shoal.engine.local.engine.LOOK_S", 0.02)
@@ -234,8 +234,8 @@ def test_a_zygote_that_answers_is_left_alone_however_often_it_is_asked(
 def test_what_is_asked_of_a_zygote_that_does_not_read_is_not_waited_for_without_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spawning, "PATIENCE_S", 0.3)
-    client = spawning.ZygoteClient()
+    monkeypatch.setattr(zygote_client, "PATIENCE_S", 0.3)
+    client = zygote_client.ZygoteClient()
     try:
         psutil.Process(client.pid).suspend()
         with pytest.raises(TimeoutError):

@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from shoal.engine.ray import holding, shipping
+from shoal.engine.ray import folder_locks, shipment
 from shoal.errors import EngineError
 
 
@@ -26,13 +26,13 @@ def openings(path: str) -> int:
 
 def test_the_last_one_out_removes_the_folder(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "r"
-    first, second = holding.hold(str(folder)), holding.hold(str(folder))
+    first, second = folder_locks.hold(str(folder)), folder_locks.hold(str(folder))
     (folder / "logs").mkdir(parents=True)
     first.close()
-    assert not holding.remove_unused(str(folder))
+    assert not folder_locks.remove_unused(str(folder))
     assert folder.exists()
     second.close()
-    assert holding.remove_unused(str(folder))
+    assert folder_locks.remove_unused(str(folder))
     assert os.listdir(tmp_path / "runs") == []
 
 
@@ -41,15 +41,15 @@ def test_what_a_link_in_it_leads_to_stays(tmp_path: Path) -> None:
     (tmp_path / "shared" / "checkpoint").touch()
     (tmp_path / "runs" / "r").mkdir(parents=True)
     (tmp_path / "runs" / "r" / "checkpoints").symlink_to(tmp_path / "shared")
-    assert holding.remove_unused(str(tmp_path / "runs" / "r"))
+    assert folder_locks.remove_unused(str(tmp_path / "runs" / "r"))
     assert (tmp_path / "shared" / "checkpoint").exists()
 
 
 def test_who_waited_for_a_removal_holds_the_new_lock(tmp_path: Path) -> None:
     folder = str(tmp_path / "runs" / "r")
-    alone = holding.hold(folder, alone=True)
+    alone = folder_locks.hold(folder, alone=True)
     held: list[IO[str]] = []
-    waiting = Thread(target=lambda: held.append(holding.hold(folder)))
+    waiting = Thread(target=lambda: held.append(folder_locks.hold(folder)))
     waiting.start()
     give_up = time.monotonic() + 30
     while openings(f"{folder}.lock") < 2:
@@ -60,17 +60,17 @@ def test_who_waited_for_a_removal_holds_the_new_lock(tmp_path: Path) -> None:
     waiting.join(30)
     [second] = held
     with second:
-        assert not holding.remove_unused(folder)
+        assert not folder_locks.remove_unused(folder)
 
 
 def test_who_waits_too_long_says_what_for(tmp_path: Path) -> None:
     folder = str(tmp_path / "runs" / "r")
     with (
-        holding.hold(folder, alone=True),
+        folder_locks.hold(folder, alone=True),
         pytest.raises(EngineError, match=r"runs/r has been locked by another"),
     ):
-        holding.hold(folder, patience_s=0.05)
-    holding.hold(folder, patience_s=0.05).close()
+        folder_locks.hold(folder, patience_s=0.05)
+    folder_locks.hold(folder, patience_s=0.05).close()
 
 
 def test_old_folders_go_unless_somebody_holds_them(tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_old_folders_go_unless_somebody_holds_them(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     for name in ("old", "held"):
         os.utime(tmp_path / name, (0, 0))
-    with holding.hold(str(tmp_path / "held")):
-        holding.remove_old(str(tmp_path), 3600.0)
+    with folder_locks.hold(str(tmp_path / "held")):
+        folder_locks.remove_old(str(tmp_path), 3600.0)
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["held", "new"]
-    holding.remove_old(str(tmp_path / "nowhere"), 3600.0)
+    folder_locks.remove_old(str(tmp_path / "nowhere"), 3600.0)
 
 
 def test_shipped_folders_that_nobody_uses_go_after_a_while(tmp_path: Path) -> None:
@@ -90,10 +90,10 @@ def test_shipped_folders_that_nobody_uses_go_after_a_while(tmp_path: Path) -> No
     os.utime(cache / "stale", (0, 0))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "f.py").write_text("x = 1")
-    package = shipping.pack(str(tmp_path / "work"))
-    target = Path(shipping.unpack(package, str(cache)))
+    package = shipment.pack(str(tmp_path / "work"))
+    target = Path(shipment.unpack(package, str(cache)))
     assert (target / "f.py").read_text() == "x = 1"
     assert not (cache / "stale").exists()
     os.utime(target, (0, 0))
-    assert shipping.unpack(package, str(cache)) == str(target)
-    assert not holding.remove_unused(str(target)), "it is used as long as this process lives"
+    assert shipment.unpack(package, str(cache)) == str(target)
+    assert not folder_locks.remove_unused(str(target)), "it is used as long as this process lives"

@@ -17,7 +17,7 @@ import pytest
 from shoal.engine.base import Engine
 from shoal.engine.local.engine import LocalEngine
 from shoal.engine.local.leases import numbered
-from shoal.engine.workers import spawning
+from shoal.engine.workers import zygote_client
 from shoal.model import Factory, Item, ItemEnded, ItemStarted, Need, Node, WorkerLost, WorkerReady
 from shoal.testing import EngineContract, collect
 from shoal.testing.events import heard, of
@@ -131,7 +131,7 @@ def test_killing_a_worker_ends_everything_it_started(
 
 DRIVER = """
 import sys, time
-from shoal.engine.workers import spawning
+from shoal.engine.workers import zygote_client as spawning
 from shoal.engine.local.engine import LocalEngine
 from shoal.engine.local.leases import numbered
 from shoal.model import *
@@ -221,7 +221,7 @@ def test_what_is_sent_to_a_worker_that_is_gone_is_dropped_until_its_end_is_heard
 def test_closing_does_not_wait_for_ever_for_a_process_that_somebody_suspended(
     engine: LocalEngine, runners: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spawning, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(zygote_client, "PATIENCE_S", 0.2)
     start(engine, runners, "Hoard", [])
     collect(engine, heard(WorkerReady), 20)
     family = psutil.Process().children(recursive=True)

@@ -138,30 +138,30 @@ def test_one_node_dies_another_joins_and_every_item_ends_once(
 
 
 def test_a_folder_is_packed_without_what_no_work_needs(folder: Path, tmp_path: Path) -> None:
-    from shoal.engine.ray import shipping
+    from shoal.engine.ray import shipment
 
     (folder / ".git").mkdir()
     (folder / ".git" / "x").write_text("")
     (folder / "sub" / "__pycache__").mkdir(parents=True)
     (folder / "sub" / "data.csv").write_text("1")
-    package = shipping.pack(str(folder))
-    assert package == shipping.pack(str(folder))
-    target = Path(shipping.unpack(package, str(tmp_path / "cache")))
+    package = shipment.pack(str(folder))
+    assert package == shipment.pack(str(folder))
+    target = Path(shipment.unpack(package, str(tmp_path / "cache")))
     assert sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()) == [
         ".shoalignore",
         "mine.py",
         "sub/data.csv",
     ]
-    assert shipping.unpack(package, str(tmp_path / "cache")) == str(target)
+    assert shipment.unpack(package, str(tmp_path / "cache")) == str(target)
 
 
 def test_a_folder_that_is_too_large_names_its_largest_files(folder: Path) -> None:
-    from shoal.engine.ray import shipping
+    from shoal.engine.ray import shipment
 
     with open(folder / "weights.bin", "wb") as file:
-        file.truncate(shipping.LARGEST_BYTES + 1)
+        file.truncate(shipment.LARGEST_BYTES + 1)
     with pytest.raises(SpecError, match=r"The largest: weights.bin \(256"):
-        shipping.pack(str(folder))
+        shipment.pack(str(folder))
 
 
 def test_a_workload_runs_on_a_cluster_that_is_there_already(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.api.running import plan
+from shoal.api.runs import plan
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
 pytestmark = [
@@ -105,7 +105,7 @@ def test_each_node_installs_once_for_all_its_workers_and_runs(add: Any) -> None:
 
 def test_a_node_that_installs_counts_as_busy(add: Any) -> None:
     from shoal.engine.ray import arbiter, nodes
-    from shoal.engine.ray.packages import NodePackages
+    from shoal.engine.ray.node_packages import NodePackages
     from shoal.model import Need
     from shoal.model.packages import Packages
 

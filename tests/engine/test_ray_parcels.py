@@ -265,7 +265,7 @@ def test_an_actor_that_hangs_in_its_start_is_killed_and_asked_only_once(
     engine: Any, work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from shoal.engine.ray import engine as module
-    from shoal.engine.ray import worker as workers
+    from shoal.engine.ray import remote_worker as workers
     from shoal.engine.ray.actor import WorkerActor
 
     class Hanging(WorkerActor):
@@ -297,14 +297,14 @@ def test_a_worker_that_cannot_be_started_says_why(
 
     class Locked(WorkerActor):
         def __init__(self, *arguments: Any) -> None:
-            from shoal.engine.ray import holding
+            from shoal.engine.ray import folder_locks
 
             folder = f"/tmp/shoal-test-{os.getpid()}/r"
-            held, hold = holding.hold(folder, alone=True), holding.hold
-            holding.hold = lambda *_, **__: hold(folder, patience_s=0.1)  # type: ignore[assignment]
+            held, hold = folder_locks.hold(folder, alone=True), folder_locks.hold
+            folder_locks.hold = lambda *_, **__: hold(folder, patience_s=0.1)  # type: ignore[assignment]
             super().__init__(*arguments)
             held.close()
-            holding.remove_unused(folder)
+            folder_locks.remove_unused(folder)
             os.rmdir(os.path.dirname(folder))
 
     monkeypatch.setattr(module, "WorkerActor", Locked)

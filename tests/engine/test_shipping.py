@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.engine.ray import shipping
+from shoal.engine.ray import shipment
 from shoal.errors import SpecError
 
 
@@ -39,21 +39,21 @@ def test_an_archive_of_somebody_else_cannot_end_anything(folder: Path, tmp_path:
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.add(folder, arcname=".")
         archive.addfile(tarfile.TarInfo("../above"))
-    shipping.extract(buffer.getvalue(), str(tmp_path / "there"))
+    shipment.extract(buffer.getvalue(), str(tmp_path / "there"))
     assert names(tmp_path / "there") == [".hidden", "deep", "deep/empty", "deep/file", "inward"]
     assert not (tmp_path / "above").exists()
 
 
 def test_links_out_of_a_workload_are_named_before_it_is_shipped(folder: Path) -> None:
-    assert "inward" in shipping.ensure_shippable(str(folder))
+    assert "inward" in shipment.ensure_shippable(str(folder))
     spoil(folder)
     with pytest.raises(
         SpecError, match=r"absolute \(to /etc/hostname\), outward \(to .*elsewhere\)"
     ) as error:
-        shipping.ensure_shippable(str(folder))
+        shipment.ensure_shippable(str(folder))
     assert ".shoalignore" in str(error.value.hint)
     (folder / ".shoalignore").write_text("absolute\noutward\n")
-    assert "inward" in shipping.ensure_shippable(str(folder))
+    assert "inward" in shipment.ensure_shippable(str(folder))
 
 
 def test_credentials_are_not_shipped_and_that_is_said_once(
@@ -61,7 +61,7 @@ def test_credentials_are_not_shipped_and_that_is_said_once(
 ) -> None:
     (folder / ".env").write_text("API_KEY=1")
     for _ in range(2):
-        package = shipping.pack(str(folder))
+        package = shipment.pack(str(folder))
     with tarfile.open(fileobj=io.BytesIO(package.data)) as archive:
         assert ".env" not in archive.getnames()
         assert ".hidden" in archive.getnames()

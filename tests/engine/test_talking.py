@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.engine.workers import messages
-from shoal.engine.workers.talking import Known
+from shoal.engine.workers.worker_links import Known
 from shoal.model import Need, Place
 
 

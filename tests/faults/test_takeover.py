@@ -164,7 +164,7 @@ def test_a_driver_that_slept_while_another_machine_took_over_deletes_no_row(plac
 COPY = """
 import sys
 from shoal.files import open_storage
-from shoal.store.copying import RunCopy
+from shoal.store.run_copies import RunCopy
 RunCopy(sys.argv[1], open_storage(sys.argv[2]), 1).write()
 """
 

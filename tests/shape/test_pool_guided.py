@@ -8,7 +8,7 @@ from typing import Any
 from shape.test_pool import Listed, items
 from shoal.engine.sim import Behaviour, SimWorld, Startup, WorkerDies
 from shoal.model import Factory, Item, Need, Node, Place
-from shoal.plan.durations import Durations
+from shoal.planner.durations import Durations
 from shoal.shape.base import Policy
 from shoal.shape.pool import Lane, Pool
 from shoal.shape.pool.crew import Crew

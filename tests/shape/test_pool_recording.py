@@ -9,7 +9,7 @@ import pytest
 from shape.test_pool import Bench, Listed, items
 from shoal.errors import TakenOver
 from shoal.model import Factory, Item, Need, Node
-from shoal.plan.durations import Durations
+from shoal.planner.durations import Durations
 from shoal.shape.base import Policy
 from shoal.shape.pool import Lane, Pool
 from shoal.store import MemoryJournal

@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 from shoal import spec
 from shoal.errors import NotFound, SpecError
 from shoal.kinds import KINDS
-from shoal.spec.loading import loads
+from shoal.spec.loader import loads
 from shoal.spec.problems import Problems
 from shoal.spec.yaml_nodes import compose
 

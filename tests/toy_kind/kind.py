@@ -15,7 +15,7 @@ from shoal.work.job import Conclusion
 from shoal.work.kind import Kind
 from shoal.work.pages import Bars, Page, Paragraph, Section, Tile, counted
 from shoal.work.sweep.job import SweepJob
-from shoal.work.sweep.rows import GridRows
+from shoal.work.sweep.trial_rows import GridRows
 from toy_kind.spec import Toy
 
 

@@ -1,5 +1,5 @@
 """The public Python API, for people and for the command line. Knows all kinds; prints nothing by itself.
 
-`running` starts and resumes, `reading` looks at runs, `whatif` asks what would be, `probing` measures that. Loaded by
-module, late.
+`runs` starts and resumes, `views` looks at runs, `clusters` has clusters by their files, `whatif` asks what would be.
+Loaded by module, late.
 """

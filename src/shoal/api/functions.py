@@ -18,7 +18,7 @@ from shoal.files import replacing, write_bytes
 from shoal.spec import Cell, Sweep
 from shoal.store import RunStore
 from shoal.work.sweep.job import SweepJob
-from shoal.work.sweep.rows import Rows
+from shoal.work.sweep.trial_rows import Rows
 
 PICKLE_FILE, ROWS_FILE = seals.FILES
 LIMITS = ("timeout", "retries", "concurrent", "failures", "stop_after")

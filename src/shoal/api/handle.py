@@ -11,9 +11,9 @@ from types import FrameType
 from typing import Any
 
 from shoal.api.display import Display
-from shoal.api.reading import logs_of
 from shoal.api.session import Session, read_only, summarize
 from shoal.api.summary import Summary
+from shoal.api.views.lookup import logs_of
 from shoal.cluster.here import Here
 from shoal.errors import ClusterLost
 from shoal.shape.base import Ended, Progress, Watcher
@@ -151,7 +151,7 @@ class Run:
         if self._session is not None:
             self._session.stop()
         elif self._summary is None:
-            from shoal.api.running import stop
+            from shoal.api.runs import stop
 
             stop(self.id)
 

@@ -6,18 +6,18 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from shoal.engine import fitting
+from shoal.engine import room
 from shoal.errors import SpecError
 from shoal.model import Asks, Node, Plan
 from shoal.model.packages import Packages
 
 if TYPE_CHECKING:
-    from shoal.api.copying import Copying
-    from shoal.api.growing import Growing
-    from shoal.api.turns import Place
+    from shoal.api.clusters.autoscaling import Growing
+    from shoal.api.driver_turn import Place
+    from shoal.api.run_copy import Copying
     from shoal.cluster.base import Tell
     from shoal.engine.base import Engine
-    from shoal.engine.ray.packages import NodePackages
+    from shoal.engine.ray.node_packages import NodePackages
     from shoal.files import Storage
     from shoal.spec import Cluster
 
@@ -32,7 +32,7 @@ class Machines:
     here = True
     """Whether nodes are this machine: workers have what is installed where Shoal runs, whichever engine starts them."""
     equipped = False
-    """Whether the workload's packages are there (see `api.packages`)."""
+    """Whether the workload's packages are there (see `api.workload_packages`)."""
     python: str | None = None
     """The interpreter that has them; None for the one that runs Shoal."""
     on_nodes: NodePackages | None = None
@@ -58,7 +58,7 @@ class Machines:
     def ensure_room(self, asks: Asks) -> None:
         """Raises `CannotPlace` when there is no room for one of the groups, even were the nodes empty."""
         for group in asks:
-            fitting.ensure_possible(group, self.nodes)
+            room.ensure_possible(group, self.nodes)
 
     def ensure_shippable(self, folder: str) -> None:
         """Raises `SpecError` when the workload's folder is too large for the way to these nodes."""
@@ -103,7 +103,7 @@ class Machines:
         storage = self.storage()
         if storage is None:
             return None
-        from shoal.api.copying import Copying
+        from shoal.api.run_copy import Copying
         from shoal.cluster.here import Here
 
         return Copying(folder, storage, turn, self.outside, self._tell, Here().now)
@@ -113,8 +113,8 @@ class Machines:
         storage = self.storage()
         if storage is None:
             return ()
-        from shoal.api.turns import Place
-        from shoal.store.copying import turns_of
+        from shoal.api.driver_turn import Place
+        from shoal.store.run_copies import turns_of
 
         return (Place(turns_of(storage, run), outside=self.outside, optional=True),)
 
@@ -176,16 +176,16 @@ def machines(cluster: str | None, tell: Tell = lambda line: None, *, inline: boo
             hint="Leave out --inline, or --cluster.",
         )
     if cluster is None:
-        from shoal.cluster import inventory
+        from shoal.cluster import this_machine
 
         made = InlineMachines if inline else Machines
-        return made([inventory.this_machine()], "machine", tell=tell)
-    from shoal.api.clusters import load
+        return made([this_machine.this_machine()], "machine", tell=tell)
+    from shoal.api.clusters.lifecycle import load
     from shoal.cluster.virtual import is_virtual, virtual_nodes
 
     found, file = load(cluster), os.path.abspath(cluster)
     if is_virtual(found):
         return Machines(virtual_nodes(found), f"cluster {found.name}", found, file, tell)
-    from shoal.api.clustered import ClusterMachines
+    from shoal.api.clusters.cluster_machines import ClusterMachines
 
     return ClusterMachines(found, file, tell)

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from shoal.api import turns
+from shoal.api import driver_turn
+from shoal.api.driver_turn import UNSEEN, Place
 from shoal.api.machines import Machines
 from shoal.api.summary import Summary
-from shoal.api.turns import UNSEEN, Place
-from shoal.api.watching import Watchers
+from shoal.api.watchers import Watchers
 from shoal.cluster.here import Here
 from shoal.errors import ClusterLost, FileError, ShoalError, StoreError, TakenOver
 from shoal.files.suspension import suspended_at
 from shoal.model import Item, ItemState, Outcome, RunState
 from shoal.model.states import UNFINISHED
-from shoal.plan.durations import Durations
+from shoal.planner.durations import Durations
 from shoal.shape.base import Ended, Progress, Watcher, drive
 from shoal.store import RunInfo, RunStore
 from shoal.store.driver import BEAT_S, Driver
@@ -61,7 +61,9 @@ class Session:
         job.begin(store.run, store.home, resumed=self._resumed)
         try:
             places = [*machines.turns(store.run), *(Place(place) for place in job.turns())]
-            self._turn = turns.take(store, places, Driver.this(here.token(16)), self._began, machines.tell)
+            self._turn = driver_turn.take(
+                store, places, Driver.this(here.token(16)), self._began, machines.tell
+            )
             self._set_up(failed, ceiling)
             here.has_begun()
         except BaseException:

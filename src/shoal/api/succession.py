@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from shoal.api.clusters import load
+from shoal.api.clusters.lifecycle import load
 from shoal.api.session import STOP_FILE
 from shoal.cluster.base import Tell
 from shoal.cluster.here import Here
 from shoal.errors import FileError, NotFound, RunLocked, SpecError
 from shoal.files import Storage, open_storage
 from shoal.store import RunStore, resolve_run
-from shoal.store.copying import bring_back, is_outdated, turns_of
 from shoal.store.driver import Driver, refuse_the_living
+from shoal.store.run_copies import bring_back, is_outdated, turns_of
 
 
 def found(home: str, run: str, cluster: str | None, tell: Tell) -> str:

@@ -14,8 +14,8 @@ from shoal.engine.sim import Behaviour, SimWorld, Startup
 from shoal.errors import SpecError
 from shoal.model import Factory, Item, Node, Prediction
 from shoal.model.profile import Profile
-from shoal.plan.durations import Durations
-from shoal.plan.prediction import interval
+from shoal.planner.durations import Durations
+from shoal.planner.prediction import interval
 from shoal.shape.base import drive
 from shoal.store import MemoryJournal, home_for_new_runs
 from shoal.store.learned import recall_learned

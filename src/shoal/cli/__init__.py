@@ -11,22 +11,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
-    "run": ("starting", "Plan a workload, then run it."),
-    "check": ("planning", "Find everything that is wrong with a workload, without starting it."),
-    "plan": ("planning", "Say what would happen, why, and how long it would take."),
-    "resume": ("starting", "Go on where a stopped, failed or killed run was."),
-    "stop": ("keeping", "Ask a run to end, and wait until it has."),
-    "ls": ("looking", "List the runs, newest first."),
-    "show": ("looking", "Show one run and its items."),
-    "logs": ("keeping", "Print what a run, or one of its items, wrote to its output."),
-    "results": ("looking", "Print the results of a run, a row for each item."),
-    "report": ("reporting", "Write a page about a run, with charts, into its folder."),
-    "get": ("keeping", "Copy the files that a run, or one of its items, left in SHOAL_ITEM_DIR."),
-    "rm": ("keeping", "Delete runs and everything they kept."),
+    "run": ("run_and_resume", "Plan a workload, then run it."),
+    "check": ("check_and_plan", "Find everything that is wrong with a workload, without starting it."),
+    "plan": ("check_and_plan", "Say what would happen, why, and how long it would take."),
+    "resume": ("run_and_resume", "Go on where a stopped, failed or killed run was."),
+    "stop": ("run_control", "Ask a run to end, and wait until it has."),
+    "ls": ("results", "List the runs, newest first."),
+    "show": ("results", "Show one run and its items."),
+    "logs": ("run_control", "Print what a run, or one of its items, wrote to its output."),
+    "results": ("results", "Print the results of a run, a row for each item."),
+    "report": ("report_command", "Write a page about a run, with charts, into its folder."),
+    "get": ("run_control", "Copy the files that a run, or one of its items, left in SHOAL_ITEM_DIR."),
+    "rm": ("run_control", "Delete runs and everything they kept."),
     "cluster": ("clusters", "Bring clusters up and down, and look at them."),
-    "export": ("exporting", "Write a cluster or a workload down for another system."),
-    "init": ("beginning", "Write a small working example into this folder."),
-    "schema": ("beginning", "Print the JSON schema of a kind of file, so that editors can complete it."),
+    "export": ("export", "Write a cluster or a workload down for another system."),
+    "init": ("init", "Write a small working example into this folder."),
+    "schema": ("init", "Print the JSON schema of a kind of file, so that editors can complete it."),
     "doctor": ("doctor", "Say whether this machine is ready, and what is missing."),
 }
 """Of each command: the module it is in, and the line that `shoal --help` says about it."""
@@ -52,21 +52,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     open_missing_streams()
     if not given or given[0] not in DRIVING or "--help" in given:
-        from shoal.cli.obeying import obey
+        from shoal.cli.dispatch import obey
 
         return obey(given)
     gc.disable()  # Nothing made on the way to the first trial is garbage; `drive` turns it on again.
-    from shoal.engine.workers import spawning
+    from shoal.engine.workers import zygote_client
     from shoal.kinds import usual
 
     if "--inline" not in given:
-        spawning.prestart(
+        zygote_client.prestart(
             *usual().preload
         )  # Loaded where workers come from, while this process still thinks.
     try:
-        from shoal.cli.obeying import obey
+        from shoal.cli.dispatch import obey
 
         return obey(given)
     finally:
         gc.enable()
-        spawning.discard()
+        zygote_client.discard()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.cli import tables
-from shoal.cli.latency import latency_command
+from shoal.cli.latency_table import latency_command
 from shoal.cli.options import file_argument, json_option
 from shoal.cli.output import Row, ago, echo, echo_json, say, timestamp
 from shoal.units import format_size
@@ -35,10 +35,10 @@ def up_command(file: str, as_json: bool) -> int:
     May be repeated: what is up stays as it is, what died is brought back, and what is no longer in the file ends.
     Exit code 1 when some nodes, but not the head, could not be had.
     """
-    from shoal.api import clusters
+    from shoal.api.clusters import lifecycle
 
-    failed = clusters.up(file, say)
-    _show(clusters.status(file), as_json)
+    failed = lifecycle.up(file, say)
+    _show(lifecycle.status(file), as_json)
     return 1 if failed else 0
 
 
@@ -46,9 +46,9 @@ def up_command(file: str, as_json: bool) -> int:
 @file_argument
 def down_command(file: str) -> None:
     """End every node, and leave nothing of the cluster behind. Runs on it are cut off, and can be resumed."""
-    from shoal.api import clusters
+    from shoal.api.clusters import lifecycle
 
-    clusters.down(file, say)
+    lifecycle.down(file, say)
 
 
 @cluster_command.command("status")
@@ -57,9 +57,9 @@ def down_command(file: str) -> None:
 @json_option
 def status_command(file: str, refresh: bool, as_json: bool) -> None:
     """Say which nodes there are, whether they are up, and what they have."""
-    from shoal.api import clusters
+    from shoal.api.clusters import lifecycle
 
-    _show(clusters.status(file, refresh=refresh), as_json)
+    _show(lifecycle.status(file, refresh=refresh), as_json)
 
 
 cluster_command.add_command(latency_command)
@@ -74,10 +74,10 @@ def scale_command(file: str, count: int, as_json: bool) -> int:
 
     Where the file has scale:, runs start more by themselves, and nodes that stand idle end.
     """
-    from shoal.api import clusters
+    from shoal.api.clusters import lifecycle
 
-    failed = clusters.scale(file, count, say)
-    _show(clusters.status(file), as_json)
+    failed = lifecycle.scale(file, count, say)
+    _show(lifecycle.status(file), as_json)
     return 1 if failed else 0
 
 
@@ -89,10 +89,10 @@ def notebook_command(file: str) -> None:
     Prints the address to open in a browser on this machine. The way stays open until Ctrl-C; the notebook runs on
     until the cluster ends.
     """
-    from shoal.api import clusters
+    from shoal.api.clusters import lifecycle
     from shoal.cluster.here import Here
 
-    address, close = clusters.notebook(file)
+    address, close = lifecycle.notebook(file)
     echo(address)
     sys.stdout.flush()
     say("Ctrl-C closes the way; the notebook runs on until the cluster ends.")

@@ -10,14 +10,14 @@ from shoal.errors import RunElsewhere, SpecError
 
 def detach(file: str, cluster: str | None, sets: Sequence[str], limit: int | None, as_json: bool) -> int:
     """Hand a workload to its cluster, and print the id of the run."""
-    from shoal.api import detaching
+    from shoal.api.clusters import detached_runs
 
     if cluster is None:
         raise SpecError(
             "--detach needs --cluster: on this machine a run's driver lives in its terminal.",
             hint="Start it in tmux or with nohup; a run that was cut off goes on with `shoal resume`.",
         )
-    run, state = detaching.detach(file, cluster, sets, limit, say)
+    run, state = detached_runs.detach(file, cluster, sets, limit, say)
     if as_json:
         echo_json({"run": run, "state": state, "cluster": cluster})
     else:
@@ -37,34 +37,34 @@ def refuse_plan(plan: str | None) -> None:
 
 def detach_and_follow(file: str, cluster: str, sets: Sequence[str], limit: int | None, as_json: bool) -> int:
     """Hand a workload to a cluster that is driven from inside, and stay with it; the exit code."""
-    from shoal.api import detaching
+    from shoal.api.clusters import detached_runs
 
-    run, _ = detaching.detach(file, cluster, sets, limit, say)
+    run, _ = detached_runs.detach(file, cluster, sets, limit, say)
     say(f"{run} runs on its cluster. Ctrl-C leaves it alone; end it with: shoal stop {run}")
-    return detaching.follow(run, as_json)
+    return detached_runs.follow(run, as_json)
 
 
 def forward(arguments: Sequence[str], elsewhere: RunElsewhere) -> int:
     """Do with a detached run what the arguments say; the exit code."""
-    from shoal.api import detaching
+    from shoal.api.clusters import detached_runs
 
     at = list(arguments).index(elsewhere.asked)
     command, options = arguments[0], [*arguments[1:at], *arguments[at + 1 :]]
     if command == "resume":
         return _resume(elsewhere.run, options)
     if command == "get":
-        echo(detaching.get(elsewhere.run, *_get_options(options)))
+        echo(detached_runs.get(elsewhere.run, *_get_options(options)))
         return 0
     if command == "report":
-        echo(detaching.report(elsewhere.run))
+        echo(detached_runs.report(elsewhere.run))
         return 0
-    return detaching.attach([command, elsewhere.run, *options], elsewhere.run)
+    return detached_runs.attach([command, elsewhere.run, *options], elsewhere.run)
 
 
 def _resume(run: str, options: Sequence[str]) -> int:
-    from shoal.api import detaching
+    from shoal.api.clusters import detached_runs
 
-    found = detaching.resume(
+    found = detached_runs.resume(
         run, [option for option in ("--failed", "--take-over", "--json") if option in options], say
     )
     if isinstance(found, int):

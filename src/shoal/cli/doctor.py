@@ -146,11 +146,11 @@ def _locks(descriptor: int) -> Finding:
 
 
 def _machine() -> Iterator[Finding]:
-    from shoal.cluster import inventory
+    from shoal.cluster import this_machine
 
-    yield Finding("ok", "CPUs", f"{inventory.cpus():g}")
-    yield Finding("ok", "memory", format_size(inventory.memory_bytes()))
-    yield Finding("ok", "GPUs", str(inventory.gpus() or "none that can be seen"))
+    yield Finding("ok", "CPUs", f"{this_machine.cpus():g}")
+    yield Finding("ok", "memory", format_size(this_machine.memory_bytes()))
+    yield Finding("ok", "GPUs", str(this_machine.gpus() or "none that can be seen"))
 
 
 def _packages() -> Iterator[Finding]:
@@ -190,13 +190,13 @@ def _version(name: str) -> str | None:
 
 def _on_which_device(kind: Kind, module: str, found: str) -> Finding:
     """Of what runs models: whether this build can use a GPU, by its files."""
-    from shoal.cluster import inventory
+    from shoal.cluster import this_machine
 
     package, hint = kind.extras[module].package, kind.extras[module].with_gpu
     if kind.uses_gpu(module):
         return Finding("ok", package, f"{found}; can use CUDA")
     found = f"{found}; on processors only"
-    return Finding("note", package, found, hint) if inventory.gpus() else Finding("ok", package, found)
+    return Finding("note", package, found, hint) if this_machine.gpus() else Finding("ok", package, found)
 
 
 def _environments() -> Iterator[Finding]:

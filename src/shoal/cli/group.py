@@ -9,7 +9,7 @@ import click
 
 from shoal import __version__
 from shoal.cli import COMMANDS
-from shoal.cli.failing import WRONG_REQUEST
+from shoal.cli.failures import WRONG_REQUEST
 from shoal.errors import SpecError, nearest
 
 

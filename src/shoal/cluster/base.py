@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from shoal.model import Node
 
 if TYPE_CHECKING:
-    from shoal.cluster.detached import Detached
+    from shoal.cluster.head_requests import Detached
     from shoal.cluster.hosted import HostedProvider
 
 Tell = Callable[[str], None]

@@ -13,14 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from shoal.cluster import variables
-from shoal.cluster.agent import looking
-from shoal.cluster.agent.values import NodeFacts, NodeRequest, node_folder
-from shoal.cluster.asking import PATIENCE_S, Held, Hosts
+from shoal.cluster.agent import host_facts
+from shoal.cluster.agent.requests import NodeFacts, NodeRequest, node_folder
+from shoal.cluster.agent_calls import PATIENCE_S, Held, Hosts
 from shoal.cluster.base import Door, Joined, NodeStatus, Tell
 from shoal.cluster.book import Book
-from shoal.cluster.describing import described
-from shoal.cluster.detached import Detached
-from shoal.cluster.inventory import room
+from shoal.cluster.head_requests import Detached
+from shoal.cluster.inner_file import described
+from shoal.cluster.this_machine import room
 from shoal.errors import ClusterError
 from shoal.model import Node
 from shoal.spec import Cluster, ClusterNode
@@ -288,7 +288,7 @@ class HostedProvider(ABC):
     def _node_here(self, cluster: str) -> NodeFacts | None:
         """A node of the cluster that runs on this very machine."""
         for node in self.nodes():
-            facts = looking.node_facts(node_folder(cluster, node.host))
+            facts = host_facts.node_facts(node_folder(cluster, node.host))
             if facts is not None:
                 return facts
         return None
@@ -353,7 +353,7 @@ class HostedProvider(ABC):
 
 def _versions() -> dict[str, str]:
     """What the nodes need to have in common with this machine."""
-    facts = looking.host_facts(known_speed=1.0)
+    facts = host_facts.host_facts(known_speed=1.0)
     if facts.ray is None:
         raise ClusterError("Clusters need Ray, which is not installed here.", hint="pip install 'shoal[ray]'")
     return {"python": facts.python, "shoal": facts.shoal, "ray": facts.ray}

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shoal.cluster.agent.values import NodeRequest
-from shoal.cluster.asking import ThisMachine
+from shoal.cluster.agent.requests import NodeRequest
+from shoal.cluster.agent_calls import ThisMachine
 from shoal.cluster.base import Done
 from shoal.cluster.hosted import HostedProvider
 from shoal.cluster.virtual import virtual_nodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from shoal.cluster.base import Door, Joined, NodeStatus, Tell
-from shoal.cluster.detached import Detached
+from shoal.cluster.head_requests import Detached
 from shoal.errors import ClusterError
 from shoal.model import Node
 from shoal.spec import Cluster

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shoal.cluster import asking
+from shoal.cluster import agent_calls
 from shoal.cluster.base import Done
 from shoal.errors import ClusterError
 
@@ -69,17 +69,17 @@ CAUSES: tuple[tuple[str, str, str], ...] = (
 
 
 class SshHosts:
-    """Agents on hosts that ssh reaches. Keeps `asking.Hosts`."""
+    """Agents on hosts that ssh reaches. Keeps `agent_calls.Hosts`."""
 
     def __init__(self, python: str | None) -> None:
         self._candidates = (python,) if python else (sys.executable, "python3", "python")
 
     def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
-        given = asking.line(request) + payload
-        done = self.python(host, ["-m", "shoal.cluster.agent"], given, asking.PATIENCE_S)
+        given = agent_calls.line(request) + payload
+        done = self.python(host, ["-m", "shoal.cluster.agent"], given, agent_calls.PATIENCE_S)
         if done.code != 0:
             raise cannot_reach(host, done.errors)
-        return asking.answer(done.output, done.errors)
+        return agent_calls.answer(done.output, done.errors)
 
     def python(
         self, host: str, arguments: Sequence[str], stdin: bytes = b"", timeout_s: float | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from shoal.cluster import inventory
+from shoal.cluster import this_machine
 from shoal.model import Node
 from shoal.spec import Cluster, ClusterNode
 
@@ -21,7 +21,7 @@ def virtual_nodes(cluster: Cluster) -> list[Node]:
 
     Virtual nodes share the machine: more CPU in all than it has makes every item slower, not the run faster.
     """
-    machine = inventory.this_machine()
+    machine = this_machine.this_machine()
     return [_node(node, machine) for node in cluster.nodes] or [machine]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from shoal.engine.claims import Ask, Hold, Table
-from shoal.engine.fitting import Found, Rooms
+from shoal.engine.room import Found, Rooms
 from shoal.engine.shares import SLACK, Amount, amount
 from shoal.model import Need, Place
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from shoal.engine.fitting import Rooms
+from shoal.engine.room import Rooms
 from shoal.engine.shares import Amount, amount, fair_shares
 from shoal.errors import CannotPlace
 from shoal.model import Need, Node, Place

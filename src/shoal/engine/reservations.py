@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from shoal.engine.base import Reservation
 from shoal.engine.claims import Ask
-from shoal.engine.fitting import Capacities
+from shoal.engine.room import Capacities
 from shoal.errors import CannotPlace
 from shoal.model import Event, Granted, LeaseRecalled, Need, Node, Place, Refused
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shoal.files.atomic import pause, replacing, sync_file, sync_folder, write_bytes, write_text
+from shoal.files.disk import ensure_ours, make_closed, make_private, own_folder, why_not_ours
 from shoal.files.mounts import on_network
-from shoal.files.private import ensure_ours, make_closed, make_private, own_folder, why_not_ours
 from shoal.files.secrets import user_key, write_secret
 
 if TYPE_CHECKING:
+    from shoal.files.addresses import Found, find, is_among, is_url, open_storage
     from shoal.files.base import Entry, Patience, Storage
-    from shoal.files.opening import Found, find, is_among, is_url, open_storage
 
 __all__ = [
     "Entry",
@@ -46,6 +46,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from shoal.files import base, opening
+    from shoal.files import addresses, base
 
-    return getattr(base, name, None) or getattr(opening, name)
+    return getattr(base, name, None) or getattr(addresses, name)

@@ -14,7 +14,7 @@ from typing import IO, BinaryIO, NamedTuple
 from shoal.errors import AccessDenied, FileError, NotFound
 from shoal.files.atomic import name_aside, replacing, sync_folder
 from shoal.files.base import Entry, checked_key, joined
-from shoal.files.walking import Child, walk
+from shoal.files.folders import Child, walk
 
 _NO_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK))
 _AT_CWD, _NO_REPLACE = -100, 1  # of renameat2

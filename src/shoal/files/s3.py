@@ -19,8 +19,8 @@ from shoal.files.credentials import boto_provider, s3_settings
 from shoal.files.forks import check_process
 from shoal.files.local import receiving, told
 from shoal.files.patterns import Pattern
-from shoal.files.pieces import open_pieces
-from shoal.files.retrying import retried, unreachable
+from shoal.files.remote import open_pieces
+from shoal.files.retries import retried, unreachable
 
 T = TypeVar("T")
 _MOST_PARTS = 9000  # of 10,000 that S3 allows in one upload

@@ -16,8 +16,8 @@ def write_secret(path: str, text: str) -> None:
 
 def user_key(environ: Mapping[str, str]) -> bytes:
     """A key of this user's on this machine, made with the first call. It never travels."""
+    from shoal.files.disk import make_private
     from shoal.files.local import LocalStorage
-    from shoal.files.private import make_private
 
     state = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     storage = LocalStorage(make_private(os.path.join(state, "shoal", "key")))

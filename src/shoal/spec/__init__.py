@@ -9,21 +9,22 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
-from .cell import RESERVED, Cell
+from shoal.spec.cell import RESERVED, Cell
 
 if TYPE_CHECKING:
-    from .cluster import Cluster, ClusterNode, Location, Scale
-    from .infer import ImagePreparation, Infer, Input, ModelFile, Output, Postprocess, Preprocess, Tune
-    from .loading import ANY
-    from .search import SearchRange
-    from .sweep import Objective, Run, Sweep, Trials
-    from .workload import Limits, Placement, Resources, Spec, Workload
+    from shoal.spec.cluster import Cluster, ClusterNode, Location, Scale
+    from shoal.spec.infer import Infer, Postprocess, Preprocess, Tune
+    from shoal.spec.loader import ANY
+    from shoal.spec.search import SearchRange
+    from shoal.spec.shared_sections import ImagePreparation, Input, ModelFile, Output
+    from shoal.spec.sweep import Objective, Run, Sweep, Trials
+    from shoal.spec.workload import Limits, Placement, Resources, Spec, Workload
 
 StrPath: TypeAlias = "str | os.PathLike[str]"
 
 _LATE = {
     **dict.fromkeys(("Cluster", "ClusterNode", "Location", "Scale"), "cluster"),
-    "ANY": "loading",
+    "ANY": "loader",
     **dict.fromkeys(("Limits", "Placement", "Resources", "Spec", "Workload"), "workload"),
     **dict.fromkeys(("Objective", "Run", "Sweep", "Trials"), "sweep"),
     **dict.fromkeys(
@@ -77,9 +78,9 @@ def load(path: StrPath, sets: Sequence[str] = (), *, kind: str | None = None) ->
 
     Raises SpecError with every problem there is; NotFound, which is one, when there is no such file.
     """
-    from . import loading
+    from shoal.spec import loader
 
-    return loading.load(path, sets, kind=kind)
+    return loader.load(path, sets, kind=kind)
 
 
 @overload
@@ -99,9 +100,9 @@ def loads(
     kind: str | None = None,
 ) -> Spec:
     """The same from the text of a file, such as a run keeps; `label` is what problems call it."""
-    from . import loading
+    from shoal.spec import loader
 
-    return loading.loads(text, folder=os.fspath(folder), label=label, sets=sets, kind=kind)
+    return loader.loads(text, folder=os.fspath(folder), label=label, sets=sets, kind=kind)
 
 
 @overload
@@ -116,18 +117,17 @@ def parse(
     data: Mapping[str, Any], *, folder: StrPath, sets: Sequence[str] = (), kind: str | None = None
 ) -> Spec:
     """The same from Python data. Its `source` is text that gives the same workload when loaded."""
-    from . import loading
+    from shoal.spec import loader
 
-    return loading.parse(data, folder=os.fspath(folder), sets=sets, kind=kind)
+    return loader.parse(data, folder=os.fspath(folder), sets=sets, kind=kind)
 
 
 def schema(kind: str) -> dict[str, Any]:
     """The JSON schema of a kind; NotFound with the nearest name when there is no such kind."""
     from shoal.errors import unknown
     from shoal.kinds import KINDS
-
-    from .json_schema import file_schema
-    from .loading import section_of
+    from shoal.spec.json_schema import file_schema
+    from shoal.spec.loader import section_of
 
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .nodes import Node
-from .problems import Problems
-from .readers import ListOf, Number
-from .reading import INVALID, Reader
-from .records import Record
+from shoal.spec.nodes import Node
+from shoal.spec.problems import Problems
+from shoal.spec.reader import INVALID, Reader
+from shoal.spec.readers import ListOf, Number
+from shoal.spec.records import Record
 
 NORMALIZATIONS = {
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),

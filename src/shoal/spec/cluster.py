@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from . import probe
-from .nodes import Node
-from .problems import Problems
-from .readers import DURATION, LATENCY, SIZE, Choice, Flag, ListOf, MapOf, Number, Text, Whole
-from .reading import INVALID, Reader, join
-from .records import Record
-from .sections import Found, Section, key, section
-from .workload import LABELS, Spec
+from shoal.spec import probe
+from shoal.spec.nodes import Node
+from shoal.spec.problems import Problems
+from shoal.spec.reader import INVALID, Reader, join
+from shoal.spec.readers import DURATION, LATENCY, SIZE, Choice, Flag, ListOf, MapOf, Number, Text, Whole
+from shoal.spec.records import Record
+from shoal.spec.sections import Found, Section, key, section
+from shoal.spec.workload import LABELS, Spec
 
 _HOST = Text("the name or address of a host", r"[^\s-]\S*")
 _PYTHON = Text("the path or name of a Python", r"[^\s-]\S*")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from .cell import Cell, text_of
+from shoal.spec.cell import Cell, text_of
 
 _BRACES = re.compile(r"\{\{|\}\}|\{[^{}]*\}|[{}]")
 _QUOTED_OR_ESCAPED = r"""(?s)'[^']*'|"(?:\\.|[^"\\])*"|\\."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .sections import Key, Section, keys_of
+from shoal.spec.sections import Key, Section, keys_of
 
 
 def file_schema(kind: str, section: type[Section]) -> dict[str, Any]:

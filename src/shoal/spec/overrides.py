@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .nodes import Node, describe, resolve, usable
-from .problems import SET, Problems
-from .yaml_nodes import compose
+from shoal.spec.nodes import Node, describe, resolve, usable
+from shoal.spec.problems import SET, Problems
+from shoal.spec.yaml_nodes import compose
 
 _SEGMENT = r'(?:"[^"]*"|[^.="]+)'
 _PATH = re.compile(rf"({_SEGMENT}(?:\.{_SEGMENT})*)=(.*)", re.DOTALL)

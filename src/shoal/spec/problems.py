@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from shoal.errors import Problem, SpecError
-
-from .nodes import Node
+from shoal.spec.nodes import Node
 
 SET: Final = "--set "
 """How the origin of a value starts that was given on the command line."""

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from .cell import text_of
-from .nodes import DEEPEST, LONGEST_NUMBER, Node, usable
-from .problems import Problems
+from shoal.spec.cell import text_of
+from shoal.spec.nodes import DEEPEST, LONGEST_NUMBER, Node, usable
+from shoal.spec.problems import Problems
 
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from shoal import units
 from shoal.errors import nearest
-
-from .cell import Cell
-from .nodes import Node
-from .problems import Problems
-from .reading import INVALID, Reader, join
+from shoal.spec.cell import Cell
+from shoal.spec.nodes import Node
+from shoal.spec.problems import Problems
+from shoal.spec.reader import INVALID, Reader, join
 
 
 class Text(Reader):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from shoal.errors import nearest
-
-from .nodes import Node
-from .problems import Problems
-from .reading import INVALID, Reader, join
-from .sections import Found, Key, Section, keys_of
+from shoal.spec.nodes import Node
+from shoal.spec.problems import Problems
+from shoal.spec.reader import INVALID, Reader, join
+from shoal.spec.sections import Found, Key, Section, keys_of
 
 
 class Record(Reader):
@@ -43,7 +42,7 @@ class Record(Reader):
         return INVALID if len(problems) > before else self.section(**extra | found.values)
 
     def schema(self) -> dict[str, Any]:
-        from .json_schema import section_schema
+        from shoal.spec.json_schema import section_schema
 
         return section_schema(self.section)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .nodes import Node
-from .problems import Problems
-from .readers import ListOf, Text
-from .reading import INVALID, Reader
+from shoal.spec.nodes import Node
+from shoal.spec.problems import Problems
+from shoal.spec.reader import INVALID, Reader
+from shoal.spec.readers import ListOf, Text
 
 _CREDENTIALS = re.compile(r"://[^/\s]*@")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .cell import Cell
-from .nodes import Node, describe
-from .problems import Problems
-from .readers import CellReader, ListOf, Number, Whole
-from .reading import INVALID, Reader, join
+from shoal.spec.cell import Cell
+from shoal.spec.nodes import Node, describe
+from shoal.spec.problems import Problems
+from shoal.spec.reader import INVALID, Reader, join
+from shoal.spec.readers import CellReader, ListOf, Number, Whole
 
 _CHOICES = ListOf(CellReader(), "a list of values such as [adam, sgd]", least=1)
 _BOUNDS: dict[str, Reader] = {

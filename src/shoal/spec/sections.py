@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar, dataclass_transform
 
-from .nodes import Node
-from .problems import Problems
-from .reading import Reader, join
+from shoal.spec.nodes import Node
+from shoal.spec.problems import Problems
+from shoal.spec.reader import Reader, join
 
 T = TypeVar("T", bound="Section")
 

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from .cell import RESERVED, Cell
-from .command import template
-from .nodes import Node
-from .problems import Problems
-from .readers import CellReader, Choice, ListOf, MapOf, Text, Whole
-from .reading import INVALID
-from .records import Record
-from .search import RangeReader, SearchRange
-from .sections import Found, Section, key, section
-from .workload import Workload
+from shoal.spec.cell import RESERVED, Cell
+from shoal.spec.command import template
+from shoal.spec.nodes import Node
+from shoal.spec.problems import Problems
+from shoal.spec.reader import INVALID
+from shoal.spec.readers import CellReader, Choice, ListOf, MapOf, Text, Whole
+from shoal.spec.records import Record
+from shoal.spec.search import RangeReader, SearchRange
+from shoal.spec.sections import Found, Section, key, section
+from shoal.spec.workload import Workload
 
 
 class Command(Text):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import ClassVar
 
-from .readers import DURATION, SIZE, ListOf, MapOf, Number, Plain, Text, Whole
-from .records import Record
-from .requirements import Requirements
-from .sections import Found, Section, key, section
+from shoal.spec.readers import DURATION, SIZE, ListOf, MapOf, Number, Plain, Text, Whole
+from shoal.spec.records import Record
+from shoal.spec.requirements import Requirements
+from shoal.spec.sections import Found, Section, key, section
 
 NAME = Text(
     "a name of lower-case letters, digits, '.', '_' and '-', at most 63 long", r"[a-z0-9][a-z0-9._-]{0,62}"

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 import yaml
 
-from .nodes import DEEPEST, Node, resolve, usable
-from .problems import Problems
+from shoal.spec.nodes import DEEPEST, Node, resolve, usable
+from shoal.spec.problems import Problems
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"

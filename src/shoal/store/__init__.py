@@ -16,11 +16,11 @@ from shoal.store.home import (
 from shoal.store.index import list_runs, remove
 from shoal.store.journal import SqliteJournal
 from shoal.store.lock import RunLock, is_locked
-from shoal.store.memory import MemoryJournal
-from shoal.store.reading import RunInfo
+from shoal.store.memory_journal import MemoryJournal
 from shoal.store.records import ItemRecord, Report
 from shoal.store.rows import Columns, result_row
 from shoal.store.run import RunStore
+from shoal.store.run_reader import RunInfo
 from shoal.store.summary import RunSummary
 
 __all__ = [

@@ -23,8 +23,8 @@ from shoal.store.home import cannot_make, make_home, run_folder, run_ids
 from shoal.store.journal import SqliteJournal, count_again, ensure_turn, keep_attempts
 from shoal.store.lock import RunLock, locked
 from shoal.store.migration import migrate
-from shoal.store.reading import RunReader
 from shoal.store.records import no_items
+from shoal.store.run_reader import RunReader
 from shoal.store.schema import VERSION, known_version, make_tables, opened_to_read
 from shoal.store.sqlite import BUSY_MS, build, connect, in_our_words, store_error, transaction
 from shoal.store.summary import RunSummary, summarize, worked
@@ -251,7 +251,7 @@ class RunStore(RunReader):
         The path of the first. Who was replaced meanwhile writes them once more, as the record is by then: its heir may
         have written them before. Then `TakenOver`.
         """
-        from shoal.store.results import write_reports, write_results
+        from shoal.store.result_files import write_reports, write_results
 
         with self._guard():
             self._ensure_turn()

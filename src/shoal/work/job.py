@@ -12,7 +12,7 @@ from shoal.model import Asks, Factory, Item, Need, Outcome, Plan, Prediction
 from shoal.model.node import Node
 from shoal.model.packages import Packages
 from shoal.model.profile import Profile
-from shoal.plan.durations import Durations
+from shoal.planner.durations import Durations
 from shoal.shape.base import Policy, Shape, Watcher
 from shoal.shape.journal import Journal
 from shoal.shape.pool import Guide, Lane, Pool, Source

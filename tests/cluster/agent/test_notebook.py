@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from shoal.cluster.agent import notebook, processes
-from shoal.cluster.agent.values import TOKEN_FILE
+from shoal.cluster.agent.requests import TOKEN_FILE
 from shoal.errors import ClusterError
 from shoal.files import write_secret
 

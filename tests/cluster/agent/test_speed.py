@@ -14,9 +14,7 @@ from shoal.cluster.agent import speed as module
 from shoal.cluster.agent.speed import Round, speed, time_share
 
 QUOTA = Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
-PROGRAM = (
-    "from shoal.cluster.agent import looking; facts = looking.host_facts(); print(facts.speed, facts.cpu)"
-)
+PROGRAM = "from shoal.cluster.agent.host_facts import host_facts; facts = host_facts(); print(facts.speed, facts.cpu)"
 
 
 def rounds(quota_s: float, first_s: float, total_s: float = 0.45, period_s: float = 0.1) -> list[Round]:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from shoal import spec
 from shoal.cluster.containers import dockerfile, kuberay, stack
+from shoal.cluster.containers.container_groups import layout_of
 from shoal.cluster.containers.documents import Versions, to_yaml
-from shoal.cluster.containers.layout import layout_of
-from shoal.cluster.containers.naming import dns_name, is_label_value
+from shoal.cluster.containers.legal_names import dns_name, is_label_value
 from shoal.errors import SpecError
 from shoal.spec import Cluster, ClusterNode, Scale
 
@@ -222,7 +222,7 @@ def test_texts_that_look_like_something_else_stay_texts() -> None:
 
 
 def test_no_value_of_the_environment_goes_into_an_export(tmp_path: Path) -> None:
-    from shoal.api.exporting import export
+    from shoal.api.clusters.export_files import export
 
     (tmp_path / "sweep.yaml").write_text(
         "kind: sweep\nname: s\ntrials: {grid: {x: [1]}}\nrun: {command: 'true {x}'}\nenv: {KEY: hunter2}\n"

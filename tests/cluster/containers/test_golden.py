@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from shoal.api.exporting import export
+from shoal.api.clusters.export_files import export
 from shoal.cluster.containers.documents import Exported, Versions
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from shoal import spec
-from shoal.api.exporting import export
+from shoal.api.clusters.export_files import export
 from shoal.cluster.containers.docker import Docker
 from shoal.cluster.containers.swarm import SwarmProvider
 from shoal.errors import ClusterError

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from shoal import spec as specs
-from shoal.api import packages, running
+from shoal.api import runs, workload_packages
 from shoal.api.machines import Machines
 from shoal.engine.workers.runner import Failed
 from shoal.errors import SpecError
 from shoal.model import Decision, Node
-from shoal.model.tuning import Setting
+from shoal.model.advice import Setting
 from shoal.work.infer.job import InferJob
-from shoal.work.infer.models import models
-from shoal.work.infer.worker.holding import Holding
+from shoal.work.infer.worker.model_cache import Holding
+from shoal.work.models import models
 
 ONNX = b"\x08\x08\x12\x04test"
 """The beginning of an ONNX file, as far as anybody looks who does not load it."""
@@ -92,7 +92,7 @@ def test_a_gpu_that_what_is_installed_cannot_use_is_named_in_the_plan(
 
 def test_virtual_nodes_with_gpus_show_it_from_the_file_to_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     knows_cuda(monkeypatch, False)
-    decisions = running.plan("photos.yaml", cluster="lab.yaml").decisions
+    decisions = runs.plan("photos.yaml", cluster="lab.yaml").decisions
     assert [each.choice for each in decisions if each.name == "device"] == ["cpu"]
 
 
@@ -158,8 +158,8 @@ class Elsewhere(Machines):
 
 def lacks(monkeypatch: pytest.MonkeyPatch, *libraries: str) -> None:
     monkeypatch.setattr("shoal.engine.modules._here", lambda name: name not in libraries)
-    monkeypatch.setattr("shoal.work.infer.models.installed.is_installed", lambda name: name not in libraries)
-    monkeypatch.setattr("shoal.work.infer.models.onnx.is_installed", lambda name: name not in libraries)
+    monkeypatch.setattr("shoal.work.models.installed.is_installed", lambda name: name not in libraries)
+    monkeypatch.setattr("shoal.work.models.onnx.is_installed", lambda name: name not in libraries)
 
 
 def test_a_runtime_that_is_pinned_has_to_be_installed_here_and_the_refusal_says_how(
@@ -167,15 +167,15 @@ def test_a_runtime_that_is_pinned_has_to_be_installed_here_and_the_refusal_says_
 ) -> None:
     lacks(monkeypatch, "openvino")
     with pytest.raises(SpecError, match=r"tune\.runtime: there is no module 'openvino'") as told:
-        running.check("photos.yaml", sets=["tune={runtime: openvino}"])
+        runs.check("photos.yaml", sets=["tune={runtime: openvino}"])
     assert "pip install 'shoal[openvino]'" in str(told.value.hint)
 
 
 def test_it_need_not_be_installed_where_only_the_driver_is(monkeypatch: pytest.MonkeyPatch) -> None:
     lacks(monkeypatch, "openvino", "onnx", "onnxruntime", "torch")
     for sets in ("tune={runtime: openvino}", "tune=auto"):
-        prepared = running.workloads.from_file("photos.yaml", [sets])
-        assert packages.problems(prepared.job, Elsewhere([PLAIN], "lab")) == []
+        prepared = runs.workloads.from_file("photos.yaml", [sets])
+        assert workload_packages.problems(prepared.job, Elsewhere([PLAIN], "lab")) == []
 
 
 @pytest.mark.parametrize(

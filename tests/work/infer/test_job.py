@@ -15,17 +15,17 @@ from shoal.files.turns import FirstTurn
 from shoal.model import Item, Outcome
 from shoal.store import run_folder
 from shoal.store.lock import RunLock
-from shoal.work.infer import outputs
-from shoal.work.infer.base import Facts
-from shoal.work.infer.inputs import Listing
-from shoal.work.infer.inputs.base import Piece
-from shoal.work.infer.inputs.finding import Found
-from shoal.work.infer.inputs.known import KnownFiles
+from shoal.work import outputs
 from shoal.work.infer.job import InferJob, prepare
-from shoal.work.infer.outputs import PartWriter
-from shoal.work.infer.outputs.layout import aside_key, opened, part_key
 from shoal.work.infer.source import InferSource
+from shoal.work.inputs import Listing
+from shoal.work.inputs.base import Piece
+from shoal.work.inputs.known import KnownFiles
+from shoal.work.inputs.lister import Found
 from shoal.work.job import Past
+from shoal.work.outputs import PartWriter
+from shoal.work.outputs.layout import aside_key, opened, part_key
+from shoal.work.protocols import Facts
 
 WORKLOAD = """\
 kind: infer

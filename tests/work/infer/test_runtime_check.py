@@ -8,7 +8,7 @@ import pytest
 
 from shoal.errors import SpecError
 from shoal.spec import Infer, loads
-from shoal.work.infer.checking import check, modules
+from shoal.work.infer.infer_checks import check, modules
 
 TEXT = """
 kind: infer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from shoal.work.infer.outputs import Totals
 from shoal.work.infer.summary import in_words, summary
+from shoal.work.outputs import Totals
 
 TOTALS = Totals(
     rows=19_000,

@@ -18,7 +18,7 @@ from shoal.spec import Cell
 from shoal.work.job import Past
 from shoal.work.sweep.items import content_of
 from shoal.work.sweep.job import SweepJob, prepare
-from shoal.work.sweep.rows import Rows, RowSource
+from shoal.work.sweep.trial_rows import Rows, RowSource
 
 NODES = [Node("a", 2, 1 << 30)]
 

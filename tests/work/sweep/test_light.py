@@ -5,8 +5,8 @@ import sys
 
 DRIVER = {
     "yaml", "sqlite3", "dataclasses", "csv", "hashlib",
-    "shoal.api", "shoal.shape", "shoal.store", "shoal.plan",
-    "shoal.spec.workload", "shoal.work.job", "shoal.work.sweep.job", "shoal.work.sweep.table",
+    "shoal.api", "shoal.shape", "shoal.store", "shoal.planner",
+    "shoal.spec.workload", "shoal.work.job", "shoal.work.sweep.job", "shoal.work.tables.table",
 }  # fmt: skip
 
 

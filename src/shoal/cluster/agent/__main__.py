@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from shoal.cluster.agent import jobs, looking, notebook, starting, there
-from shoal.cluster.agent.latency import latency
-from shoal.cluster.agent.values import ANSWER, NodeRequest, node_folder
+from shoal.cluster.agent import host_facts, jobs, notebook, ray_node, there
+from shoal.cluster.agent.requests import ANSWER, NodeRequest, node_folder
+from shoal.cluster.agent.round_trips import latency
 from shoal.errors import ClusterError, ShoalError
 
 
@@ -42,14 +42,14 @@ def _forget(request: Mapping[str, Any]) -> Any:
 def _notebook(request: Mapping[str, Any]) -> Any:
     if "dashboard" in request:  # A container, whose Ray somebody else started.
         return notebook.start(there.data_folder(request["key"]))._asdict()
-    facts = looking.node_facts(node_folder(request["cluster"], request["host"]))
+    facts = host_facts.node_facts(node_folder(request["cluster"], request["host"]))
     if facts is None:
         raise ClusterError("The head is not up.", hint="shoal cluster up FILE")
     return notebook.start(facts.folder)._asdict()
 
 
 def _probe(request: Mapping[str, Any]) -> Any:
-    return looking.host_facts()._asdict()
+    return host_facts.host_facts()._asdict()
 
 
 def _latency(request: Mapping[str, Any]) -> Any:
@@ -57,24 +57,24 @@ def _latency(request: Mapping[str, Any]) -> Any:
 
 
 def _start(request: Mapping[str, Any]) -> Any:
-    return starting.start(NodeRequest(**request))._asdict()
+    return ray_node.start(NodeRequest(**request))._asdict()
 
 
 def _look(request: Mapping[str, Any]) -> Any:
     folder = node_folder(request["cluster"], request["host"])
-    facts = looking.node_facts(folder)
-    return None if facts is None else {**facts._asdict(), "let_go": looking.let_go(folder)}
+    facts = host_facts.node_facts(folder)
+    return None if facts is None else {**facts._asdict(), "let_go": host_facts.let_go(folder)}
 
 
 def _stop(request: Mapping[str, Any]) -> Any:
-    there = starting.stop(request["cluster"], request["host"])
-    starting.tidy(request["cluster"])
+    there = ray_node.stop(request["cluster"], request["host"])
+    ray_node.tidy(request["cluster"])
     return there
 
 
 def _hold(request: Mapping[str, Any]) -> Any:
     """Start a node that lives as long as whoever holds the other end of stdin."""
-    facts = starting.start(NodeRequest(**request))
+    facts = ray_node.start(NodeRequest(**request))
     _answer({"ok": facts._asdict()})
     while sys.stdin.buffer.read(1 << 16):
         pass

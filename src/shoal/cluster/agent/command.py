@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from shoal.cluster.agent.values import TOKEN_FILE, HostFacts, NodeRequest
+from shoal.cluster.agent.requests import TOKEN_FILE, HostFacts, NodeRequest
 from shoal.model.marks import DRIVER_ROLE, HEALTH, HOST_LABEL, NODE_VARIABLE, ROLE_LABEL, SPEED_LABEL
 
 LEAST_STORE_BYTES = 80 << 20

@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Any
 
 from shoal import namespaces
-from shoal.cluster.agent import looking, there
-from shoal.cluster.agent.values import TOKEN_FILE, node_folder
+from shoal.cluster.agent import host_facts, there
+from shoal.cluster.agent.requests import TOKEN_FILE, node_folder
 from shoal.errors import ClusterError
 from shoal.files import make_private, write_secret
 
@@ -87,7 +87,7 @@ def _find_ray(request: Mapping[str, Any]) -> tuple[str, str | None]:
     """Where Ray takes jobs on this host, and the namespace that it is in. In a container it is where it was told."""
     if "dashboard" in request:
         return request["dashboard"], None
-    facts = looking.node_facts(node_folder(request["cluster"], request["host"]))
+    facts = host_facts.node_facts(node_folder(request["cluster"], request["host"]))
     if facts is None or facts.dashboard is None:
         raise ClusterError("The head is not up.", hint="shoal cluster up FILE")
     os.environ["RAY_AUTH_MODE"] = "token"

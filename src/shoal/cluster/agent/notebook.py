@@ -13,8 +13,8 @@ import urllib.request
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from shoal.cluster.agent.starting import free_port
-from shoal.cluster.agent.values import TOKEN_FILE
+from shoal.cluster.agent.ray_node import free_port
+from shoal.cluster.agent.requests import TOKEN_FILE
 from shoal.errors import ClusterError
 from shoal.files import write_secret
 from shoal.model.marks import NODE_VARIABLE

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from shoal import namespaces
-from shoal.cluster.agent.values import ANSWER
+from shoal.cluster.agent.requests import ANSWER
 from shoal.model.marks import BEGUN_VARIABLE
 
 ARCHIVE = b"shoal-archive:\n"

@@ -6,8 +6,8 @@ import os
 
 from shoal.cluster.base import Door, Joined
 from shoal.cluster.containers.kuberay import DASHBOARD_PORT
-from shoal.cluster.describing import described
-from shoal.cluster.detached import Detached, ask_through
+from shoal.cluster.head_requests import Detached, ask_through
+from shoal.cluster.inner_file import described
 from shoal.errors import ClusterError
 from shoal.spec import Cluster
 

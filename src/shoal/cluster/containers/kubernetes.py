@@ -13,11 +13,9 @@ from typing import Any
 
 from shoal.cluster.base import Door, Joined, NodeStatus, Tell
 from shoal.cluster.containers import inside, kuberay, pods
+from shoal.cluster.containers.container_groups import layout_of
 from shoal.cluster.containers.documents import Versions, installed
-from shoal.cluster.containers.kubernetes_door import KubernetesDoor
-from shoal.cluster.containers.layout import layout_of
-from shoal.cluster.containers.places import image_of
-from shoal.cluster.containers.reaching import (
+from shoal.cluster.containers.kubernetes_client import (
     GROUP,
     PLURAL,
     REQUEST_TIMEOUT_S,
@@ -27,7 +25,9 @@ from shoal.cluster.containers.reaching import (
     reach,
     speaking,
 )
-from shoal.cluster.detached import Detached
+from shoal.cluster.containers.kubernetes_door import KubernetesDoor
+from shoal.cluster.containers.places import image_of
+from shoal.cluster.head_requests import Detached
 from shoal.errors import ClusterError
 from shoal.model import Node
 from shoal.spec import Cluster

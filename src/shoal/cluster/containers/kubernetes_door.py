@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Any, BinaryIO
 
 from shoal.cluster.base import Done
-from shoal.cluster.containers.forwarding import listen
 from shoal.cluster.containers.kuberay import DASHBOARD_PORT
-from shoal.cluster.containers.reaching import Api, speaking
+from shoal.cluster.containers.kubernetes_client import Api, speaking
+from shoal.cluster.containers.tunnels import listen
 from shoal.errors import ClusterError
 
 CONTAINER = "ray-head"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal.cluster.base import NodeStatus
-from shoal.cluster.containers.layout import Group, Kind, Layout
+from shoal.cluster.containers.container_groups import Group, Kind, Layout
 from shoal.model import Node
 
 CLUSTER = "ray.io/cluster"

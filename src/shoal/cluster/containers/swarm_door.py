@@ -11,7 +11,7 @@ from typing import IO
 
 from shoal.cluster.base import Done
 from shoal.cluster.containers.docker import Docker
-from shoal.cluster.containers.forwarding import listen
+from shoal.cluster.containers.tunnels import listen
 
 PIECE = 1 << 16
 RELAY = """\

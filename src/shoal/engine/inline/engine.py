@@ -21,8 +21,8 @@ from shoal.engine.workers import messages, reporting
 from shoal.engine.workers.facts import THIS_MACHINE, Facts
 from shoal.engine.workers.harness import ERROR_LENGTH, Harness
 from shoal.engine.workers.runner import Runner
-from shoal.engine.workers.talking import Known
 from shoal.engine.workers.worker import enter, make_runner, reports_of, set_variables
+from shoal.engine.workers.worker_links import Known
 from shoal.model import (
     Event,
     Factory,

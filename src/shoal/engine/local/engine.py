@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from shoal.engine.base import Reservation
 from shoal.engine.local.leases import Leases, table_path
 from shoal.engine.reservations import Reservations
-from shoal.engine.workers import messages, spawning
+from shoal.engine.workers import messages, zygote_client
 from shoal.engine.workers.connection import Connection
 from shoal.engine.workers.facts import THIS_MACHINE
-from shoal.engine.workers.talking import Known, Talking
+from shoal.engine.workers.worker_links import Known, Talking
 from shoal.model import (
     Event,
     Factory,
@@ -42,7 +42,12 @@ class _Worker(Known):
     __slots__ = ("connection", "zygote")
 
     def __init__(
-        self, number: int, place: Place, log_file: str, connection: Connection, zygote: spawning.ZygoteClient
+        self,
+        number: int,
+        place: Place,
+        log_file: str,
+        connection: Connection,
+        zygote: zygote_client.ZygoteClient,
     ) -> None:
         super().__init__(number, place, log_file)
         self.connection = connection
@@ -79,9 +84,9 @@ class LocalEngine(Talking):
         self._reservations = Reservations(self._leases)
         self._events: list[Event] = []
         self._selector = selectors.DefaultSelector()
-        self._zygote: spawning.ZygoteClient | None = None
+        self._zygote: zygote_client.ZygoteClient | None = None
         """The one that new workers are forked from, while none is suspected."""
-        self._zygotes: set[spawning.ZygoteClient] = set()
+        self._zygotes: set[zygote_client.ZygoteClient] = set()
         self._zygotes_lost = 0
         self._suspects: set[int] = set()
         """Items that ran when a zygote died under several workers: one of them may have killed it. Until all of them
@@ -152,11 +157,11 @@ class LocalEngine(Talking):
         self._send(number, setup)
         return number
 
-    def _ask(self) -> spawning.ZygoteClient:
+    def _ask(self) -> zygote_client.ZygoteClient:
         """The zygote for a new worker."""
         if self._zygote is not None and not self._suspects:
             return self._zygote
-        zygote = spawning.take(self._python)
+        zygote = zygote_client.take(self._python)
         self._zygotes.add(zygote)
         self._selector.register(zygote.socket, selectors.EVENT_READ, zygote)
         if not self._suspects:
@@ -208,8 +213,8 @@ class LocalEngine(Talking):
         self._busy = len(events) >= BURST
         return events
 
-    def _ready(self, worker: _Worker | spawning.ZygoteClient, mask: int) -> None:
-        if isinstance(worker, spawning.ZygoteClient):
+    def _ready(self, worker: _Worker | zygote_client.ZygoteClient, mask: int) -> None:
+        if isinstance(worker, zygote_client.ZygoteClient):
             if worker in self._zygotes:
                 self._hear_zygote(worker)
         elif worker.number in self._workers:
@@ -234,7 +239,7 @@ class LocalEngine(Talking):
                 if self._suspects and type(event) is ItemEnded:
                     self._suspects.discard(event.seq)
 
-    def _hear_zygote(self, zygote: spawning.ZygoteClient) -> None:
+    def _hear_zygote(self, zygote: zygote_client.ZygoteClient) -> None:
         told = zygote.receive()
         if told is None:
             self._lose_zygote(zygote, "the process that starts workers was killed")
@@ -251,12 +256,12 @@ class LocalEngine(Talking):
                 zygote.kill_all()
                 self._lose_zygote(zygote, "the process that starts workers did not answer, and was killed")
 
-    def _drop(self, zygote: spawning.ZygoteClient) -> None:
+    def _drop(self, zygote: zygote_client.ZygoteClient) -> None:
         self._selector.unregister(zygote.socket)
         self._zygotes.remove(zygote)
         zygote.close()
 
-    def _lose_zygote(self, zygote: spawning.ZygoteClient, why: str) -> None:
+    def _lose_zygote(self, zygote: zygote_client.ZygoteClient, why: str) -> None:
         """All of its workers are gone. Of a shared one nobody knows which of them did it, so nobody is to blame yet."""
         shared = zygote is self._zygote
         self._zygote = None if shared else self._zygote

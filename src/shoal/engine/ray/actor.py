@@ -18,11 +18,11 @@ from typing import NamedTuple
 import ray
 
 from shoal import namespaces
-from shoal.engine.ray import holding, shipping
+from shoal.engine.ray import folder_locks, shipment
 from shoal.engine.ray.checkpoints import Checkpoints, Home
 from shoal.engine.workers import messages, packages, parcels
 from shoal.engine.workers.connection import Connection
-from shoal.engine.workers.spawning import ZygoteClient
+from shoal.engine.workers.zygote_client import ZygoteClient
 from shoal.errors import ShoalError
 from shoal.files import make_private, own_folder
 from shoal.model import ItemState
@@ -70,12 +70,12 @@ class WorkerActor:
         self,
         setup: messages.Setup,
         run: str,
-        package: shipping.Package | None,
+        package: shipment.Package | None,
         environment: Mapping[str, str] | None = None,
         wanted: Packages | None = None,
         checkpoints: Home = Home(),  # noqa: B008 - a value that nobody can change
     ) -> None:
-        """`wanted` was installed on this node before (see `engine.ray.packages`): here it is only found again."""
+        """`wanted` was installed on this node before (see `engine.ray.node_packages`): here it is only found again."""
         self._worker = setup.worker
         # Monotonic time means something only on its own machine.
         self._clock_offset = time.time() - time.monotonic()
@@ -100,15 +100,15 @@ class WorkerActor:
         self,
         setup: messages.Setup,
         run: str,
-        package: shipping.Package | None,
+        package: shipment.Package | None,
         environment: Mapping[str, str] | None,
         wanted: Packages | None,
         checkpoints: Home,
     ) -> None:
         base = _base()
         self._root = os.path.join(base, "runs", run)
-        self._in_use = holding.hold(self._root)
-        holding.remove_old(os.path.join(base, "runs"), FORGOTTEN_S)
+        self._in_use = folder_locks.hold(self._root)
+        folder_locks.remove_old(os.path.join(base, "runs"), FORGOTTEN_S)
         for name in ("logs", "items"):
             os.makedirs(os.path.join(self._root, name), mode=0o700, exist_ok=True)
         self._log = os.path.join(self._root, setup.log)
@@ -120,7 +120,7 @@ class WorkerActor:
             given = _environment() if environment is None else environment
             self._zygote = ZygoteClient(environment=given, python=python)
         if package is not None:
-            folder = shipping.unpack(package, os.path.join(base, "folders"))
+            folder = shipment.unpack(package, os.path.join(base, "folders"))
             setup = setup._replace(factory=setup.factory._replace(folder=folder))
         # Which GPUs are this worker's, only Ray knows: other programs on the node have theirs from it, too.
         devices = ray.get_runtime_context().get_accelerator_ids().get("GPU", [])
@@ -223,7 +223,7 @@ class WorkerActor:
     def _leave_folder(self) -> None:
         """All that was in it has travelled. Before the driver hears of the end, as it ends this actor then."""
         self._in_use.close()
-        holding.remove_unused(self._root)
+        folder_locks.remove_unused(self._root)
 
     async def _batches(self) -> AsyncIterator[list[messages.Passed]]:
         """All that there is to tell now: of items that are over, what they left goes before their end."""

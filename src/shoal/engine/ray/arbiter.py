@@ -12,13 +12,13 @@ from ray.exceptions import RayActorError, RayError
 
 from shoal.engine import arbitration
 from shoal.engine.claims import PROTOCOL, Ask, Claim, Hold, Table, other_protocol
-from shoal.engine.fitting import Rooms
 from shoal.engine.ray import nodes as ray_nodes
 from shoal.engine.ray.foreign import Lasting, left_for_us
 from shoal.engine.ray.groups import Groups
 from shoal.engine.ray.link import Link
 from shoal.engine.ray.nodes import Free
 from shoal.engine.reservations import Settled
+from shoal.engine.room import Rooms
 from shoal.model import Node, Place
 
 ANY_NAME = "shoal-arbiter"

@@ -15,19 +15,19 @@ from ray.exceptions import RayError
 
 from shoal.engine.base import Reservation
 from shoal.engine.ray import nodes as ray_nodes
-from shoal.engine.ray import shipping
+from shoal.engine.ray import shipment
 from shoal.engine.ray.actor import WorkerActor
 from shoal.engine.ray.arbiter import RayLeases
 from shoal.engine.ray.arrivals import Arrivals
 from shoal.engine.ray.checkpoints import home_of, restoring
 from shoal.engine.ray.groups import Groups
 from shoal.engine.ray.link import Link
-from shoal.engine.ray.packages import NodePackages
-from shoal.engine.ray.worker import RemoteWorker
+from shoal.engine.ray.node_packages import NodePackages
+from shoal.engine.ray.remote_worker import RemoteWorker
 from shoal.engine.reservations import Reservations
 from shoal.engine.workers.messages import FREIGHT, End, Exit, Freight, Note, Now, Order, Setup
-from shoal.engine.workers.talking import Talking
 from shoal.engine.workers.worker import encoded
+from shoal.engine.workers.worker_links import Talking
 from shoal.errors import ClusterLost, StoreError
 from shoal.files import Storage
 from shoal.model import (
@@ -82,7 +82,7 @@ class RayEngine(Talking):
     ) -> None:
         self._root = root
         self._checkpoints = home_of(root, storage, session, same_machine=folder is None)
-        self._package = ray.put(shipping.pack(folder)) if folder else None
+        self._package = ray.put(shipment.pack(folder)) if folder else None
         self._session = session
         self._environment = None if environment is None else dict(environment)
         self._offset = time.time() - time.monotonic()

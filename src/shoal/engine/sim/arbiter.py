@@ -8,7 +8,7 @@ from itertools import count
 from shoal.engine import arbitration
 from shoal.engine.base import Reservation
 from shoal.engine.claims import Ask, Claim, Table
-from shoal.engine.fitting import Capacities
+from shoal.engine.room import Capacities
 from shoal.engine.sim.clock import Clock
 from shoal.engine.sim.driver import Driver
 from shoal.errors import CannotPlace

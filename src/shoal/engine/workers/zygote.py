@@ -16,7 +16,7 @@ import sys
 import time
 
 from shoal.engine.workers import linux, worker
-from shoal.engine.workers.spawning import CONTROL_FD
+from shoal.engine.workers.zygote_client import CONTROL_FD
 from shoal.engine.workers.zygote_messages import Answer, Exited, Ping, Pong, Request, Spawn, decode, encode
 
 PAUSE_MS = 2

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from shoal.engine.base import Engine
 from shoal.files.suspension import suspended_at
 from shoal.model import Granted, Item, Place, Refused
-from shoal.plan import chunking
-from shoal.plan.durations import Durations
+from shoal.planner import chunks
+from shoal.planner.durations import Durations
 from shoal.shape.flights import Flights
 from shoal.shape.journal import Journal
 from shoal.shape.pool.ceiling import Ceiling
-from shoal.shape.pool.picking import STUCK_S, Hands, at_hand, pick
-from shoal.shape.pool.ready import ReadyQueue
+from shoal.shape.pool.hand_out import STUCK_S, Hands, at_hand, pick
+from shoal.shape.pool.queue import ReadyQueue
 from shoal.shape.pool.values import Lane
 from shoal.shape.recording import Recording
 from shoal.shape.roster import Member, Roster
@@ -59,10 +59,10 @@ class Crew:
     def hungry(self, workers: int, *, soon: bool = False) -> int:
         """How many more items so many workers could be given, now or `soon`, however many there are."""
         mean = self._durations.mean_s
-        each = chunking.ahead(mean, chunking.PLENTY, workers, self._engine.latency_s, self.ahead())
+        each = chunks.ahead(mean, chunks.PLENTY, workers, self._engine.latency_s, self.ahead())
         have = len(self.ready) + self.roster.aloft + self.ready.delayed
         if soon:
-            each += chunking.in_reserve(mean, self.lane.policy.commit_s) if self.guide is None else 0
+            each += chunks.in_reserve(mean, self.lane.policy.commit_s) if self.guide is None else 0
             have += self.coming
         return workers * each - have
 
@@ -72,7 +72,7 @@ class Crew:
 
     def workers_soon(self) -> int:
         """How many workers may soon want items: those that a guide lets work, or all for which there is room."""
-        return max(1, self.hands.total if self.guide is not None else min(self.limit(), chunking.PLENTY))
+        return max(1, self.hands.total if self.guide is not None else min(self.limit(), chunks.PLENTY))
 
     def feed(self, now: float) -> None:
         """Hand out what waits. Raises `TakenOver` where another driver has the run by now."""
@@ -83,9 +83,9 @@ class Crew:
             self._engine.latency_s,
             self.ahead(),
         )
-        enough = max(least, chunking.at_least(mean, latency_s))
+        enough = max(least, chunks.at_least(mean, latency_s))
         for member in hands.members:
-            want = chunking.ahead(mean, len(ready), hands.total, latency_s, least)
+            want = chunks.ahead(mean, len(ready), hands.total, latency_s, least)
             have = len(member.flights)
             if not ready or have > want // 2:
                 break  # The others have as much.

@@ -21,18 +21,18 @@ from shoal.model.profile import Profile
 from shoal.shape.base import Policy
 from shoal.shape.pool import Guide
 from shoal.spec import Infer
-from shoal.work.infer import outputs
-from shoal.work.infer.base import Models
-from shoal.work.infer.driving import address, is_alive
+from shoal.work import outputs
 from shoal.work.infer.fingerprint import fingerprint, made_of
-from shoal.work.infer.inputs import Listing, listing
-from shoal.work.infer.inputs.places import digest_of
-from shoal.work.infer.items import COUNT, FACTS, LIST
-from shoal.work.infer.models import models
-from shoal.work.infer.models.installed import is_installed, knows_cuda
+from shoal.work.infer.item_fields import COUNT, FACTS, LIST
+from shoal.work.infer.liveness import address, is_alive
 from shoal.work.infer.source import InferSource
-from shoal.work.infer.tuning import Tuning
+from shoal.work.infer.tuners import Tuning
+from shoal.work.inputs import Listing, listing
+from shoal.work.inputs.places import digest_of
 from shoal.work.job import Conclusion, Learned, Past, PoolJob
+from shoal.work.models import models
+from shoal.work.models.installed import is_installed, knows_cuda
+from shoal.work.protocols import Models
 from shoal.work.requirements import packages_of, read_requirements
 
 RUNNER = "shoal.work.infer.worker.runner:InferRunner"
@@ -45,7 +45,7 @@ ANOTHER_MODEL = (
 
 def prepare(spec: Infer, *, limit: int | None = None) -> InferJob:
     """Check everything that can be known to be wrong, all at once."""
-    from shoal.work.infer.checking import check
+    from shoal.work.infer.infer_checks import check
 
     problems = [*check(spec), *read_requirements(spec.requirements, spec.folder)[1]]
     if problems:
@@ -109,7 +109,7 @@ class InferJob(PoolJob):
         return packages_of(self.spec)
 
     def imports(self) -> Mapping[str, str]:
-        from shoal.work.infer.checking import modules
+        from shoal.work.infer.infer_checks import modules
 
         return modules(self.spec)
 
@@ -274,7 +274,7 @@ class InferJob(PoolJob):
     def conclude(
         self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float, turn: Turn
     ) -> Conclusion:
-        from shoal.work.infer.concluding import conclude
+        from shoal.work.infer.conclusion import conclude
 
         assert self._listing is not None
         assert self._source is not None
@@ -323,11 +323,11 @@ class InferJob(PoolJob):
                 outputs.let_go(self.spec.output, self.spec.folder, self._run, turn)
 
     def plan(self, nodes: Sequence[Node], profile: Profile | None, learned: Learned | None = None) -> Plan:
-        from shoal.work.infer.planning import plan
+        from shoal.work.infer.infer_plan import plan
 
         return plan(self, nodes, learned or {})
 
     def predict(self, node: Node, count: int, learned: Learned) -> Prediction:
-        from shoal.work.infer.lasting import predict
+        from shoal.work.infer.prediction import predict
 
         return predict(self, node, count, learned)

@@ -64,7 +64,7 @@ class InferKind(Kind):
         return [f"output={json.dumps({'path': folder, **{key: each for key, each in kept.items() if each}})}"]
 
     def uses_gpu(self, module: str) -> bool:
-        from shoal.work.infer.models.installed import knows_cuda
+        from shoal.work.models.installed import knows_cuda
 
         return knows_cuda(module)
 
@@ -72,25 +72,25 @@ class InferKind(Kind):
 
     def rows(self, store: RunStore, limit: int | None = None) -> Iterator[dict[str, Any]]:
         """In the order of the parts. `NotFound` when another run has the folder."""
-        from shoal.work.infer import outputs
+        from shoal.work import outputs
 
         spec = _spec_of_owner(store)
         return outputs.rows(spec.output, spec.folder, limit)
 
     def rows_of(self, store: RunStore, item: str) -> Iterator[dict[str, Any]]:
-        from shoal.work.infer import outputs
+        from shoal.work import outputs
 
         spec = _as_infer(workload_of(store))
         return outputs.rows_of_part(spec.output, spec.folder, store.item(item).item.seq)
 
     def table(self, store: RunStore) -> Any:
-        from shoal.work.infer import outputs
+        from shoal.work import outputs
 
         spec = _spec_of_owner(store)
         return outputs.table(spec.output, spec.folder)
 
     def missing(self, store: RunStore) -> str | None:
-        from shoal.work.infer import outputs
+        from shoal.work import outputs
 
         spec = _as_infer(workload_of(store))
         there = outputs.parts_there(spec.output, spec.folder)
@@ -182,9 +182,9 @@ def _point(chosen: Mapping[str, Any]) -> str:
 
 def _so_far(store: RunStore, seconds: float) -> dict[str, Any]:
     """What the items that are done come to, as the document of a run whose session has not summed it up."""
-    from shoal.work.infer.items import FACTS
-    from shoal.work.infer.outputs import total
+    from shoal.work.infer.item_fields import FACTS
     from shoal.work.infer.summary import summary
+    from shoal.work.outputs import total
 
     done = (record.metrics.get(FACTS) for record in store.items(("done",)))
     return summary(total(facts for facts in done if facts), listing_s=0.0, seconds=seconds)
@@ -199,7 +199,7 @@ def _as_infer(spec: Workload) -> Infer:
 
 def _spec_of_owner(store: RunStore) -> Infer:
     """An output is one run's at a time: rows of another must not be taken for those of this one."""
-    from shoal.work.infer import outputs
+    from shoal.work import outputs
 
     spec = _as_infer(workload_of(store))
     owner = outputs.owner(spec.output, spec.folder)

@@ -7,10 +7,10 @@ from typing import Any
 
 from shoal.engine.workers.stopwatch import now
 from shoal.model import Item, Outcome
-from shoal.model.tuning import Heard
-from shoal.work.infer.inputs import Listing
-from shoal.work.infer.items import COUNT, HEARD, LIST, content_of, item_id
-from shoal.work.infer.tuning import Tuning
+from shoal.model.advice import Heard
+from shoal.work.infer.item_fields import COUNT, HEARD, LIST, content_of, item_id
+from shoal.work.infer.tuners import Tuning
+from shoal.work.inputs import Listing
 
 
 class InferSource:

@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal import words
 from shoal.units import format_number, format_seconds, format_size
-from shoal.work.infer.outputs import Totals
+from shoal.work.outputs import Totals
 
 PHASES = ("listing", "reading", "decoding", "preprocessing", "predicting", "writing")
 REASONS_SHOWN = 3

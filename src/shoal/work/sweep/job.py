@@ -18,7 +18,7 @@ from shoal.spec import Sweep
 from shoal.work.digest import digest
 from shoal.work.job import Conclusion, Learned, Past, PoolJob
 from shoal.work.requirements import packages_of, read_requirements
-from shoal.work.sweep.rows import GridRows, Rows, RowSource, TableRows
+from shoal.work.sweep.trial_rows import GridRows, Rows, RowSource, TableRows
 
 FUNCTION_TRIAL = "shoal.work.sweep.trial:FunctionTrial"
 COMMAND_TRIAL = "shoal.work.sweep.trial:CommandTrial"
@@ -27,7 +27,7 @@ WORKLOAD_TRIAL = "shoal.work.sweep.workload_trial:WorkloadTrial"
 
 def prepare(spec: Sweep, *, limit: int | None = None, pickle: str | None = None) -> SweepJob:
     """Check everything that can be known to be wrong, all at once. `pickle` is a function sent by value."""
-    from shoal.work.sweep.checking import check
+    from shoal.work.sweep.sweep_checks import check
 
     problems: list[Problem] = []
     rows: Rows | None = None
@@ -50,7 +50,7 @@ def _rows(spec: Sweep) -> Rows | None:
     """The trials that are written down; None for a search."""
     trials = spec.trials
     if trials.table is not None:
-        from shoal.work.sweep.table import open_table
+        from shoal.work.tables.table import open_table
 
         return TableRows(open_table(os.path.join(spec.folder, trials.table)), trials.repeat)
     return GridRows(trials.grid, trials.repeat) if trials.grid is not None else None
@@ -138,7 +138,7 @@ class SweepJob(PoolJob):
     def source(self, past: Past) -> Source:
         if self.rows is not None:
             return RowSource(self.rows, past, self.limit)
-        from shoal.work.sweep.searching import SearchSource
+        from shoal.work.sweep.search_trials import SearchSource
 
         return SearchSource(self.spec.trials, self.spec.objective, past, self.limit)
 
@@ -153,7 +153,7 @@ class SweepJob(PoolJob):
         return bool(self.source(past).take(1, 1))
 
     def plan(self, nodes: Sequence[Node], profile: Profile | None, learned: Learned | None = None) -> Plan:
-        from shoal.work.sweep.planning import plan
+        from shoal.work.sweep.sweep_plan import plan
 
         return plan(self, nodes, profile)
 

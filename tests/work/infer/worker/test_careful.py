@@ -11,18 +11,18 @@ import pytest
 from shoal.engine.workers.runner import Broken, Cancelled, Work
 from shoal.engine.workers.stopwatch import Stopwatch
 from shoal.files import open_storage
-from shoal.model.tuning import Advice, Setting, Step
-from shoal.spec.infer import Input
-from shoal.work.infer.inputs import listing
-from shoal.work.infer.items import ADVICE, CAREFULLY_FROM, LIST
-from shoal.work.infer.outputs import Crumbs
+from shoal.model.advice import Advice, Setting, Step
+from shoal.spec.shared_sections import Input
+from shoal.work.infer.item_fields import ADVICE, CAREFULLY_FROM, LIST
 from shoal.work.infer.worker import pulse
 from shoal.work.infer.worker import runner as runners
+from shoal.work.infer.worker.batch_prediction import Predicting
 from shoal.work.infer.worker.careful import go_carefully
-from shoal.work.infer.worker.holding import Holding
 from shoal.work.infer.worker.intake import Intake
-from shoal.work.infer.worker.predicting import Predicting
+from shoal.work.infer.worker.model_cache import Holding
 from shoal.work.infer.worker.pulse import Pulse
+from shoal.work.inputs import listing
+from shoal.work.outputs import Crumbs
 from work.infer.worker.test_worker_parts import Double, Models, Numbers, Prepare, finish
 
 GIVEN = Setting("as-given", 1, 1)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from shoal.engine.workers.runner import Work
-from shoal.model.tuning import AS_GIVEN, Advice, Setting, Step
-from shoal.spec.infer import Input
-from shoal.work.infer.inputs import listing
-from shoal.work.infer.items import ADVICE, COUNT, FACTS, LIST, TURN
+from shoal.model.advice import AS_GIVEN, Advice, Setting, Step
+from shoal.spec.shared_sections import Input
+from shoal.work.infer.item_fields import ADVICE, COUNT, FACTS, LIST, TURN
 from shoal.work.infer.worker.runner import InferRunner
+from shoal.work.inputs import listing
 
 WORKLOAD = """\
 kind: infer

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from shoal.engine.workers.runner import Broken, Work
-from shoal.model.tuning import AS_GIVEN, Setting
+from shoal.model.advice import AS_GIVEN, Setting
 from shoal.units import format_seconds
-from shoal.work.infer.outputs import NOWHERE, Crumbs, Ends
-from shoal.work.infer.worker.collecting import Collected
+from shoal.work.infer.worker.batch_prediction import Predicting
+from shoal.work.infer.worker.collected import Collected
 from shoal.work.infer.worker.intake import Intake
-from shoal.work.infer.worker.predicting import Predicting
 from shoal.work.infer.worker.pulse import Pulse
+from shoal.work.outputs import NOWHERE, Crumbs, Ends
 
 ENOUGH = 2
 """Attempts that ended at the same input, before it is blamed: a single one may have ended of something else."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from shoal.engine.workers.stopwatch import Stopwatch, now
 from shoal.errors import FileError
-from shoal.work.infer.base import Opened, Prepare, Unreadable
+from shoal.work.protocols import Opened, Prepare, Unreadable
 
 GROUP = 4
 """Inputs that a thread gets at once: handing them out one by one would cost as much as a small one."""

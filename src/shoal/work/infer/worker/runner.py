@@ -13,24 +13,24 @@ from shoal.engine.workers.runner import Upcoming, Work
 from shoal.engine.workers.stopwatch import Stopwatch, busy_s, now
 from shoal.errors import Unreachable
 from shoal.files import is_url, pause
-from shoal.model.tuning import AS_GIVEN, Advice, Heard, Setting
+from shoal.model.advice import AS_GIVEN, Advice, Heard, Setting
 from shoal.spec import Infer
-from shoal.work.infer.base import Facts, Opened
-from shoal.work.infer.finishing import finishing
-from shoal.work.infer.inputs import opening
-from shoal.work.infer.items import ADVICE, CAREFULLY_FROM, COMPARE, FACTS, HEARD, LIST, TURN, content_of
-from shoal.work.infer.models import models
-from shoal.work.infer.outputs import PartWriter
-from shoal.work.infer.outputs.misfits import WHERE
-from shoal.work.infer.preparing import preparation
+from shoal.work.infer.item_fields import ADVICE, CAREFULLY_FROM, COMPARE, FACTS, HEARD, LIST, TURN, content_of
+from shoal.work.infer.postprocess import finishing
+from shoal.work.infer.preprocess import preparation
+from shoal.work.infer.worker.batch_prediction import Predicting
 from shoal.work.infer.worker.careful import go_carefully
-from shoal.work.infer.worker.collecting import Collected
+from shoal.work.infer.worker.collected import Collected
 from shoal.work.infer.worker.course import Course
-from shoal.work.infer.worker.holding import Holding
 from shoal.work.infer.worker.intake import Intake
-from shoal.work.infer.worker.predicting import Predicting
+from shoal.work.infer.worker.model_cache import Holding
 from shoal.work.infer.worker.pulse import Pulse
-from shoal.work.infer.worker.reading import Readers
+from shoal.work.infer.worker.reader_threads import Readers
+from shoal.work.inputs import opening
+from shoal.work.models import models
+from shoal.work.outputs import PartWriter
+from shoal.work.outputs.misfits import WHERE
+from shoal.work.protocols import Facts, Opened
 
 logger = logging.getLogger(__name__)
 PATIENCE_S = (5.0, 20.0, 60.0)

@@ -1,0 +1,314 @@
+"""Runs that are handed to a cluster, and looking at them from here: what is asked of them is asked on their head."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from shoal.api import workloads
+from shoal.api.clusters.cluster_machines import provider_for
+from shoal.api.clusters.lifecycle import load
+from shoal.api.machines import machines
+from shoal.cluster.agent.there import ARCHIVE, NO_FILES
+from shoal.cluster.agent_calls import answer
+from shoal.cluster.base import Provider, Tell
+from shoal.cluster.head_requests import Detached
+from shoal.cluster.here import Here
+from shoal.cluster.local import environment_of_items
+from shoal.cluster.virtual import is_virtual
+from shoal.errors import AgentRefused, ClusterError, FileError, NotFound, RunLocked, SpecError
+from shoal.model import RunState
+from shoal.store import RunSummary, ensure_own, find_home, home_for_new_runs, make_home
+from shoal.store import stubs as kept
+from shoal.store.stubs import Stub
+
+THERE = ("python", "-m", "shoal.cluster.agent.there")
+ANSWER_S = 20.0
+_UNKNOWN = (RunState.QUEUED, 0.0)
+"""State and seconds of a run that its head does not know yet."""
+PAGE = b"<!DOCTYPE html>"
+"""How a report begins; a login shell may print lines of its own before it."""
+BEGIN_S = 3600.0
+
+
+class Handed(NamedTuple):
+    """A run that was handed to a cluster, and needs nobody here any more."""
+
+    run: str
+    state: str
+    """`running`, or `queued` while what it needs first is made ready there."""
+
+
+def detach(file: str, cluster: str, sets: Sequence[str], limit: int | None, tell: Tell) -> Handed:
+    """Hand a workload to a cluster. Returns once it has begun there, or is sure to."""
+    prepared = workloads.from_file(file, sets, limit)
+    where = machines(cluster)
+    where.ensure_room(prepared.job.asks())
+    where.ensure_shippable(prepared.job.folder)
+    provider = _provider(cluster)
+    here = Here()
+    home = home_for_new_runs(here.folder, here.environment)
+    make_home(home)
+    run = f"{prepared.spec.name}-{here.token(4)}"
+    options = [*(f"--set={text}" for text in sets), *([f"--limit={limit}"] if limit else []), f"--id={run}"]
+    found = load(cluster)
+    if found.storage is None and not provider.is_here:
+        tell(f"{found.name} has no storage:, so the run is kept on its head alone, and is lost if that is.")
+    provider.up(tell, _head(cluster))
+    detached = provider.detached()
+    if detached.is_here:
+        arguments = ["run", os.path.abspath(file), f"--cluster={os.path.abspath(cluster)}", *options]
+        how = {"folder": here.folder, "home": home, "environment": environment_of_items()}
+        state = detached.submit(run, arguments, **how)
+    else:
+        spec, files = prepared.spec, (os.path.abspath(cluster), os.path.abspath(file))
+        there = detached.ship(run, _packed(spec.folder), new=True)
+        arguments = ["run", os.path.relpath(file, spec.folder), "--cluster=../../cluster.yaml", *options]
+        state = _submit(detached, Stub(run, spec.kind, spec.name, *files, here.now()), arguments, there)
+    provider.up(tell)
+    return Handed(run, state)
+
+
+def _submit(detached: Detached, stub: Stub, arguments: Sequence[str], folder: str) -> str:
+    """The state of the run then. It is known here from before it can begin: the answer may never arrive."""
+    home = _home()
+    before = kept.find(home, stub.run)
+    kept.keep(home, stub._replace(state=RunState.QUEUED))
+    try:
+        state = RunState(detached.submit(stub.run, arguments, folder=folder))
+    except AgentRefused:
+        if before is None:
+            kept.forget(home, stub.run)
+        else:
+            kept.keep(home, before)
+        raise
+    except ClusterError as error:
+        hint = f"It may have begun all the same: shoal show {stub.run}"
+        raise ClusterError(f"{stub.run} was handed over, and then: {error}", hint=hint) from error
+    kept.keep(home, stub._replace(state=state))
+    return state
+
+
+def _packed(folder: str) -> bytes:
+    from shoal.engine.ray import shipment
+
+    return shipment.pack(folder).data
+
+
+def resume(run: str, options: Sequence[str], tell: Tell) -> str | int:
+    """Go on with a detached run, on its cluster; with the workload's folder as it is here now. Its state then.
+
+    One that has succeeded is gone on with in this terminal, as most likely there is only its summary to print: the
+    exit code then. One that is going is left alone, and its folder with it.
+    """
+    stub = _stub(run)
+    provider = _provider(stub.cluster)
+    found = _ask_states(stub.cluster)
+    _refuse_going(run, found)
+    provider.up(tell)
+    if run not in found:
+        found = _states(provider)
+        _refuse_going(run, found)
+    detached = provider.detached()
+    there = detached.ship(run, _packed(os.path.dirname(stub.workload)))
+    arguments = ["resume", run, f"--cluster={there}/../../cluster.yaml", *options]
+    if "--failed" not in options and run in found and found[run][0] is RunState.SUCCEEDED:
+        return attach(arguments, run)
+    return _submit(detached, stub, arguments, there)
+
+
+def _refuse_going(run: str, found: Mapping[str, tuple[RunState, float]]) -> None:
+    """Only while its head says so: one that the head does not know is gone, whatever was last heard of it."""
+    state = found[run][0] if run in found else None
+    if state is not None and state.is_active:
+        raise RunLocked(
+            f"Run {run} is {state} on its cluster.",
+            hint=f"Look at it: shoal logs {run} -f. End it: shoal stop {run}. Forget it: shoal rm {run}.",
+        )
+
+
+def attach(arguments: Sequence[str], run: str) -> int:
+    """Give a command about a detached run to its head; what it says is said here. Its exit code."""
+    provider = _provider(_stub(run).cluster)
+    return provider.door().attach([*THERE, "shoal", provider.detached().key, *arguments])
+
+
+def follow(run: str, as_json: bool) -> int:
+    """Say what a detached run's trials say, on stderr, until it has ended; then print what `run` prints at its end.
+
+    The exit code of the run.
+    """
+    provider = _provider(_stub(run).cluster)
+    _wait_until_known(run, provider)
+    provider.door().attach([*THERE, "aside", provider.detached().key, "logs", run, "--follow"])
+    return attach(["show", run, "--summary", *(["--json"] if as_json else [])], run)
+
+
+def _wait_until_known(run: str, provider: Provider) -> None:
+    """Its driver may have to install packages first."""
+    here = Here()
+    until = here.now() + BEGIN_S
+    while _states(provider).get(run, _UNKNOWN)[0] is RunState.QUEUED:
+        if here.now() > until:
+            raise ClusterError(
+                f"{run} did not begin within {BEGIN_S:g} s.", hint=f"Look with: shoal show {run}"
+            )
+        here.pause(1.0)
+
+
+def must_be_detached(cluster: str) -> bool:
+    """Whether work can be driven only from inside: containers cannot reach this machine."""
+    found = load(cluster)
+    if is_virtual(found) or Here().environment.get("SHOAL_CLUSTER"):
+        return False
+    return provider_for(found, os.path.abspath(cluster)).driven_from_inside
+
+
+def get(run: str, item: str | None, to: str | None) -> str:
+    """Bring what a detached run, or one of its items, left in SHOAL_ITEM_DIR; the folder it was put in."""
+    target = os.path.join(Here().folder, to or (f"{run}-{item}" if item else run))
+    if os.path.lexists(target):
+        raise SpecError(f"{target} exists already.", hint="Name another folder with --to.")
+    provider = _provider(_stub(run).cluster)
+    done = provider.door().run([*THERE, "tar", provider.detached().key, run, *([item] if item else [])])
+    if done.code == NO_FILES:
+        raise NotFound(
+            f"{item or f'No item of {run}'} left {'no ' if item else ''}files.",
+            hint=f"Where a run put its output is `results` of: shoal show {run} --json",
+        )
+    _, mark, archive = done.output.partition(ARCHIVE)
+    if done.code != 0 or not mark:
+        words = done.errors.decode("utf-8", "replace").strip().splitlines()
+        raise ClusterError(f"The files could not be had: {words[-1] if words else 'the head said nothing'}")
+    _unpack(archive, target)
+    return target
+
+
+def report(run: str) -> str:
+    """Have the report of a detached run written where it is, and bring a copy of it; the path of the copy."""
+    provider = _provider(_stub(run).cluster)
+    command = [*THERE, "shoal", provider.detached().key, "report", run, "--print"]
+    done = provider.door().run(command)
+    _, mark, rest = done.output.partition(PAGE)
+    if done.code != 0 or not mark:
+        raise ClusterError(f"The report could not be had: {_said(done.errors)}")
+    try:
+        return kept.keep_report(_home(), run, mark + rest)
+    except OSError as error:
+        raise FileError(f"{error.filename} cannot be written: {error.strerror or error}.") from error
+
+
+def _said(errors: bytes) -> str:
+    """The sentence in what a command on the head said; a login shell may have said more."""
+    lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
+    ours = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
+    return [*lines[-1:], *ours][-1] if lines else "the head said nothing"
+
+
+def _unpack(archive: bytes, target: str) -> None:
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+            opened.extractall(target, filter=_within)
+    except tarfile.TarError as error:
+        shutil.rmtree(target, ignore_errors=True)
+        raise ClusterError(f"The files did not arrive whole: {error}.", hint="Try again.") from error
+    except OSError as error:
+        shutil.rmtree(target, ignore_errors=True)
+        raise FileError(
+            f"{error.filename or target} cannot be written: {error.strerror or error}.",
+            hint="Name another folder with --to.",
+        ) from error
+
+
+def _within(member: tarfile.TarInfo, target: str) -> tarfile.TarInfo | None:
+    """Links that lead elsewhere, and what is no file, are left out."""
+    try:
+        return tarfile.data_filter(member, target)
+    except tarfile.FilterError:
+        return None
+
+
+def remove(run: str, tell: Tell) -> str:
+    """Delete a detached run where it is, and what is known of it here; only that, where its head cannot be asked."""
+    stub = _stub(run)
+    try:
+        provider = _provider(stub.cluster)
+        detached = provider.detached()
+        done = provider.door().run([*THERE, "shoal", detached.key, "rm", run])
+    except (ClusterError, SpecError) as error:
+        tell(
+            f"{run} is forgotten here. What there may be of it on its cluster stays, as that cannot be asked: {error}"
+        )
+        kept.forget(_home(), run)
+        return run
+    if done.code != 0 and b"There is no run" not in done.errors:
+        raise ClusterError(done.errors.decode("utf-8", "replace").strip())
+    detached.forget(run)
+    kept.forget(_home(), run)
+    return run
+
+
+def runs() -> list[RunSummary]:
+    """The detached runs, with the state that is true now where their heads can be reached, else the last known."""
+    home = _home()
+    found = kept.stubs(home)
+    for cluster in {stub.cluster for stub in found if not stub.state.has_ended}:
+        states = _ask_states(cluster)
+        for stub in [stub for stub in found if stub.cluster == cluster and stub.run in states]:
+            state, seconds = states[stub.run]
+            found[found.index(stub)] = new = stub._replace(state=state, seconds=seconds)
+            kept.keep(home, new)
+    return [
+        RunSummary(
+            stub.run, stub.kind, stub.name, stub.state, stub.created, stub.seconds, f"on {stub.cluster}"
+        )
+        for stub in found
+    ]
+
+
+def _ask_states(cluster: str) -> dict[str, tuple[RunState, float]]:
+    """As far as they can be known."""
+    try:
+        return _states(_provider(cluster))
+    except (ClusterError, SpecError):
+        return {}
+
+
+def _states(provider: Provider) -> dict[str, tuple[RunState, float]]:
+    """State and seconds of the runs that are on a cluster, by run."""
+    done = provider.door().run([*THERE, "runs", provider.detached().key], timeout_s=ANSWER_S)
+    told = answer(done.output, done.errors)
+    return {each["run"]: (RunState(each["state"]), each["seconds"]) for each in told}
+
+
+def _provider(cluster: str) -> Provider:
+    found = load(cluster)
+    if is_virtual(found):
+        raise SpecError(
+            f"{found.name} has only virtual nodes, which cannot outlive this terminal.",
+            hint="Start the run in tmux; or leave out engine: embedded, and install shoal[ray].",
+        )
+    return provider_for(found, os.path.abspath(cluster))
+
+
+def _head(cluster: str) -> list[str]:
+    head = load(cluster).head
+    return [head.host] if head is not None else []
+
+
+def _stub(run: str) -> Stub:
+    stub = kept.find(_home(), run)
+    if stub is None:
+        raise NotFound(f"Nothing is known of a detached run {run!r}.")
+    return stub
+
+
+def _home() -> str:
+    here = Here()
+    home = find_home(here.folder, here.environment)
+    ensure_own(home, here.environment)
+    return home
