@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from shoal.api import workloads
 from shoal.api.machines import machines
 from shoal.api.runs import new_session
-from shoal.cluster.here import Here
+from shoal.cluster.this_machine import Here
 from shoal.shape.base import Ended, Progress
 
 

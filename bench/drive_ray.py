@@ -15,7 +15,7 @@ from typing import Any
 from shoal.api import workloads
 from shoal.api.machines import Machines, machines
 from shoal.api.runs import new_session
-from shoal.cluster.here import Here
+from shoal.cluster.this_machine import Here
 from shoal.engine.base import Engine
 from shoal.model import Event, Item, WorkerReady
 from shoal.shape.base import Ended, Progress

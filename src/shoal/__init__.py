@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from shoal.api.runs import check, plan, run, start, stop
     from shoal.api.runs import open_run as open  # noqa: A004 - as `shoal.open`, which is what people type
     from shoal.api.runs import resume_run as resume
-    from shoal.api.summary import Summary
     from shoal.engine.workers.reporting import report
     from shoal.errors import (
         CannotPlace,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
         Stopped,
         StoreError,
     )
+    from shoal.model.record import Summary
 
 __version__ = "0.2.0"
 
@@ -67,7 +67,7 @@ _HOMES = {
     **dict.fromkeys(_ERRORS, "shoal.errors"),
     **dict.fromkeys(("check", "plan", "run", "start", "stop"), "shoal.api.runs"),
     "Run": "shoal.api.handle",
-    "Summary": "shoal.api.summary",
+    "Summary": "shoal.model.record",
     "open": "shoal.api.runs",
     "report": "shoal.engine.workers.reporting",
     "resume": "shoal.api.runs",

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from shoal.model.item import shown
 from shoal.units import format_seconds, format_size
 
+if TYPE_CHECKING:
+    from shoal.model.record import WorkerUse
+
+
 LONGEST = 200
 STATES = ("done", "cached", "failed", "pruned", "stopped", "running", "waiting")
+TIME_COLUMNS = ("worker", "node", "start-up", "work", "idle", "items")
+WORKERS_SHOWN = 16
 
 
 def printable(text: str) -> str:
@@ -85,3 +91,25 @@ def prediction(predicted: Mapping[str, float]) -> str:
     """`23s (20s to 26s)`."""
     low, high = format_seconds(predicted["low"]), format_seconds(predicted["high"])
     return f"{format_seconds(predicted['mid'])} ({low} to {high})"
+
+
+def time_rows(uses: Sequence[WorkerUse]) -> list[dict[str, Any]]:
+    """One for each worker, those beyond the first few together, and all of them together."""
+    found = [_time_row(str(n), use.node, [use]) for n, use in enumerate(uses[:WORKERS_SHOWN], 1)]
+    if len(uses) > WORKERS_SHOWN:
+        rest = uses[WORKERS_SHOWN:]
+        found.append(_time_row(f"{len(rest)} more", "", rest))
+    if len(uses) > 1:
+        found.append(_time_row("all", "", uses))
+    return found
+
+
+def _time_row(name: str, node: str, uses: Sequence[WorkerUse]) -> dict[str, Any]:
+    return {
+        "worker": name,
+        "node": node,
+        "start-up": format_seconds(sum(use.startup_s for use in uses)),
+        "work": format_seconds(sum(use.work_s for use in uses)),
+        "idle": format_seconds(sum(use.idle_s for use in uses)),
+        "items": sum(use.items for use in uses),
+    }

@@ -12,7 +12,7 @@ from shoal.api import workloads
 from shoal.api.machines import Machines
 from shoal.api.runs import new_session
 from shoal.cluster import this_machine
-from shoal.cluster.here import Here
+from shoal.cluster.this_machine import Here
 from shoal.engine.base import Engine, Event
 from shoal.engine.local.engine import LocalEngine
 from shoal.errors import ClusterLost, EngineError

@@ -14,7 +14,7 @@ from shoal.api import workloads
 from shoal.api.machines import machines
 from shoal.api.runs import new_session
 from shoal.api.views.lookup import runs
-from shoal.cluster.here import Here
+from shoal.cluster.this_machine import Here
 from shoal.errors import NotFound, SpecError
 from shoal.work.inputs import lister
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import shoal
-from shoal.api.probe import probe
 from shoal.api.runs import plan, resume
 from shoal.api.session import Session
 from shoal.api.views.lookup import open_run, runs
+from shoal.api.whatif import probe
 
 MODEL = """\
 import time

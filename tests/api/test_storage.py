@@ -136,7 +136,7 @@ def test_a_storage_that_cannot_be_written_stops_nothing(
     told: list[str] = []
     (work / "mended").touch()
     from shoal.api import machines, runs, workloads
-    from shoal.cluster.here import Here
+    from shoal.cluster.this_machine import Here
 
     where = machines.machines("lab.yaml", told.append)
     summary = runs.new_session(workloads.from_file("s.yaml"), where, Here()).drive()

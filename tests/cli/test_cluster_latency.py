@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shoal.api.clusters.latency import LatencyRow
-from shoal.cli import latency_table
+from shoal.cli import clusters
 from shoal.cli.output import ago
 
 LAB = """
@@ -68,7 +68,7 @@ def test_measured_cells_have_their_spread_and_their_age(capsys: pytest.CaptureFi
             "b", "home", 0.0031, 0.0032, 0.0002, 4, 7300.0, "measured", True, "no answer in 1 of 5 tries"
         ),
     ]
-    latency_table._show(rows)
+    clusters._show_latency(rows)
     out, err = capsys.readouterr()
     assert [line.split() for line in out.splitlines()] == [
         ["node", "to", "home", "measured"],

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal import words
-from shoal.cli import output, tables
+from shoal.cli import output
 
 ROWS = [
     {
@@ -61,7 +61,7 @@ def test_printable_text_is_one_line_that_no_terminal_obeys(text):
 
 
 def test_a_table_is_aligned_and_has_no_control_characters():
-    assert list(tables.lines(COLUMNS, ROWS)) == [
+    assert list(output.lines(COLUMNS, ROWS)) == [
         "item   state     lr  opt   score  seconds  error",
         "t0001  done     0.1  adam      1    0.123",
         "t0002  failed  0.25  adam           2.000  oh\\nno",
@@ -69,14 +69,14 @@ def test_a_table_is_aligned_and_has_no_control_characters():
 
 
 def test_a_long_table_is_not_cut(monkeypatch):
-    monkeypatch.setattr(tables, "MEASURED", 2)
+    monkeypatch.setattr(output, "MEASURED", 2)
     rows = [{"item": f"t{number}"} for number in range(5)]
-    assert list(tables.lines(["item"], rows)) == ["item", "t0", "t1", "t2", "t3", "t4"]
+    assert list(output.lines(["item"], rows)) == ["item", "t0", "t1", "t2", "t3", "t4"]
 
 
 def test_columns_that_say_nothing_are_left_out_at_the_end_of_a_run():
-    assert tables.telling(COLUMNS, ROWS) == ["item", "state", "lr", "score", "seconds", "error"]
-    assert tables.telling(COLUMNS, ROWS[:1], ["score"]) == ["item", "state", "lr", "opt", "score", "seconds"]
+    assert output.telling(COLUMNS, ROWS) == ["item", "state", "lr", "score", "seconds", "error"]
+    assert output.telling(COLUMNS, ROWS[:1], ["score"]) == ["item", "state", "lr", "opt", "score", "seconds"]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_columns_that_say_nothing_are_left_out_at_the_end_of_a_run():
     ],
 )
 def test_columns_that_do_not_fit_are_left_out(width, columns):
-    assert tables.fitting(COLUMNS, ROWS, width, keep=["score"]) == columns
+    assert output.fitting(COLUMNS, ROWS, width, keep=["score"]) == columns
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.cli.quick import RunRequest, read_run
+from shoal.cli.dispatch import RunRequest, read_run
 from shoal.cli.run_and_resume import run_command
 
 NAMES = ("file", "cluster", "sets", "limit", "as_json", "inline", "plan")

@@ -16,7 +16,7 @@ from shoal.api.display.board import Board
 from shoal.api.machines import machines
 from shoal.api.runs import new_session, resume
 from shoal.api.session import Session
-from shoal.cluster.here import Here
+from shoal.cluster.this_machine import Here
 
 
 @pytest.fixture(autouse=True)

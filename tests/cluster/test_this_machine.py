@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from shoal import spec
-from shoal.cluster import limits, this_machine, virtual
+from shoal.cluster import this_machine, virtual
 
 
 def test_this_machine_has_what_the_system_says() -> None:
@@ -130,8 +130,8 @@ def mounted(tmp_path: Path) -> Path:
 
 def test_the_tightest_limit_of_the_groups_around_counts(mounted: Path) -> None:
     where = str(mounted / "groups"), str(mounted / "mine")
-    assert limits.cpu_quota(*where) == 0.5
-    assert limits.memory_bytes(*where) == 1 << 20
+    assert this_machine.cpu_quota(*where) == 0.5
+    assert this_machine.memory_limit_bytes(*where) == 1 << 20
 
 
 def test_groups_of_version_1_are_read_as_well_and_those_out_of_sight_left_out(tmp_path: Path) -> None:
@@ -141,10 +141,10 @@ def test_groups_of_version_1_are_read_as_well_and_those_out_of_sight_left_out(tm
     (folder / "cpu.cfs_period_us").write_text("100000\n")
     (tmp_path / "mine").write_text("3:cpu,cpuacct:/docker/0123\n2:memory:/docker/0123\n0::/\n")
     where = str(tmp_path / "groups"), str(tmp_path / "mine")
-    assert limits.cpu_quota(*where) == 0.25
-    assert limits.memory_bytes(*where) is None
+    assert this_machine.cpu_quota(*where) == 0.25
+    assert this_machine.memory_limit_bytes(*where) is None
     (folder / "cpu.cfs_quota_us").write_text("-1\n")
-    assert limits.cpu_quota(*where) is None
+    assert this_machine.cpu_quota(*where) is None
 
 
 def test_a_part_of_a_cpu_has_room_for_one_worker_that_is_slow() -> None:

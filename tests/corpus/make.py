@@ -30,7 +30,7 @@ WAIT_S = 60.0
 
 STUB = """
 import sys
-from shoal.store import stubs
+from shoal.store import home as stubs
 folder, run = sys.argv[1:]
 files = (f"{folder}/lab.yaml", f"{folder}/away.yaml")
 stubs.keep(f"{folder}/.shoal", stubs.Stub(run, "sweep", "away", *files, 1.7e9))

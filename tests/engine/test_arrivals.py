@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.engine.ray.arrivals import WINDOW_S, Arrivals, Clock
 from shoal.engine.ray.checkpoints import Home
+from shoal.engine.ray.remote_worker import WINDOW_S, Arrivals, Clock
 from shoal.engine.workers import parcels
 from shoal.engine.workers.messages import Label, Log, Parcel
 from shoal.model import ItemEnded, ItemProgressed, ItemStarted, LogSlice, Outcome, WorkerLost, WorkerReady

@@ -12,8 +12,7 @@ import pytest
 
 from shoal.engine.local.engine import LocalEngine
 from shoal.engine.workers import messages
-from shoal.engine.workers.connection import Connection
-from shoal.engine.workers.worker_links import Known
+from shoal.engine.workers.worker_links import Connection, Known
 from shoal.model import Factory, Item, ItemEnded, ItemProgressed, Need, Node, Place, WorkerLost
 from shoal.testing import collect
 from shoal.testing.events import heard, lost, of

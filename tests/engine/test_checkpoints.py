@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from shoal.engine.ray import checkpoints
-from shoal.engine.ray.arrivals import Arrivals
 from shoal.engine.ray.checkpoints import Checkpoints, Home, home_of, restoring
+from shoal.engine.ray.remote_worker import Arrivals
 from shoal.engine.workers import parcels
 from shoal.engine.workers.messages import Entry, Parcel, Stored
 from shoal.errors import FileError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.engine.workers.folders import ItemFolder
+from shoal.engine.workers.runner import ItemFolder
 
 
 @pytest.mark.parametrize("then", ["close", "enter"])

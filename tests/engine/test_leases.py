@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.engine import shares
+from shoal.engine import claims
 from shoal.engine.claims import Ask
 from shoal.engine.local import leases
 from shoal.engine.local.leases import PATIENCE_S, Leases
@@ -28,7 +28,7 @@ WANTS = st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 64), min_size=1)
 def test_nobody_gets_more_than_wanted_and_nothing_is_left_that_somebody_wants(
     total: float, wants: dict[str, float]
 ) -> None:
-    found = shares.fair_shares(total, wants)
+    found = claims.fair_shares(total, wants)
     assert all(0 <= found[name] <= wants[name] + 1e-6 for name in wants)
     assert sum(found.values()) == pytest.approx(min(total, sum(wants.values())), abs=1e-6)
     unmet = [found[name] for name in wants if found[name] < wants[name] - 1e-6]

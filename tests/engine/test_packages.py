@@ -16,12 +16,12 @@ import pytest
 
 from shoal.engine.workers import packages
 from shoal.errors import SpecError
-from shoal.model.packages import Packages
+from shoal.model.node import Packages
 
 ENSURE = """
 import json, sys
 from shoal.engine.workers import packages
-from shoal.model.packages import Packages
+from shoal.model.node import Packages
 print(packages.ensure(Packages(tuple(json.loads(sys.argv[1])))).python)
 """
 

@@ -13,7 +13,7 @@ import pytest
 from shoal.engine.workers import parcels
 from shoal.engine.workers.messages import Broken, Exit, Label, Log, Parcel
 from shoal.engine.workers.parcels import BLOCK_BYTES, Data, File, Folder, Link, NotTaken, Parcels
-from shoal.files.atomic import is_aside
+from shoal.files.disk import is_aside
 
 LABEL = Label("files", "t1", 1)
 

@@ -107,7 +107,7 @@ def test_a_node_that_installs_counts_as_busy(add: Any) -> None:
     from shoal.engine.ray import arbiter, nodes
     from shoal.engine.ray.node_packages import NodePackages
     from shoal.model import Need
-    from shoal.model.packages import Packages
+    from shoal.model.node import Packages
 
     cache = add("slow", "busy")
     installing = NodePackages(Packages(("shoalfish==2.0",)), Need(cpu=1, labels={"group": "busy"}))

@@ -226,7 +226,7 @@ def test_an_arbiter_of_another_protocol_that_is_in_use_is_said(engine: Any) -> N
 
 
 def test_room_is_what_shoal_holds_and_what_ray_has_free() -> None:
-    from shoal.engine.ray.foreign import left_for_us
+    from shoal.engine.ray.arbiter import left_for_us
     from shoal.engine.ray.nodes import Free
 
     node = Node("one", cpu=8, memory_bytes=800, gpu=3)
@@ -238,7 +238,7 @@ def test_room_is_what_shoal_holds_and_what_ray_has_free() -> None:
 
 
 def test_only_use_that_lasts_makes_shares_smaller() -> None:
-    from shoal.engine.ray.foreign import Lasting
+    from shoal.engine.ray.arbiter import Lasting
 
     node = Node("one", cpu=8, memory_bytes=0)
     lasting = Lasting()

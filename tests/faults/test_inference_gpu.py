@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from faults.pictures import fill, inference, name_of, output, workers
-from shoal.planner.tuner.batch_memory import MARGIN
+from shoal.planner.tuner.batches import MARGIN
 
 pytestmark = pytest.mark.torch
 

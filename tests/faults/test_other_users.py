@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from faults.conftest import SHOAL
-from shoal.store import stubs
+from shoal.store.home import Stub, keep
 
 pytestmark = pytest.mark.root
 NOBODY = 65534
@@ -172,7 +172,7 @@ def test_the_cluster_that_a_stub_of_theirs_names_is_not_asked(planted: Theirs, t
     (tmp_path / "lab.yaml").write_text(
         "kind: cluster\nname: lab\nprovider: local\nnodes: [{host: one, cpu: 1}]\n"
     )
-    stubs.keep(str(home), stubs.Stub("away-0000", "sweep", "away", str(tmp_path / "lab.yaml"), "x.yaml", 1.0))
+    keep(str(home), Stub("away-0000", "sweep", "away", str(tmp_path / "lab.yaml"), "x.yaml", 1.0))
     give_away(home)
     for verb in ("show", "logs", "stop", "resume", "rm"):
         done = shoal_in(tmp_path, verb, "away-0000")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.files import mounts
+from shoal.files import disk
 
 MOUNTS = r"""22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 30 22 0:26 / /proc rw - proc proc rw
@@ -34,22 +34,22 @@ broken line
     ],
 )
 def test_the_file_system_of_a_path_is_that_of_the_nearest_mount(path: str, kind: str) -> None:
-    assert mounts.file_system_of(path, MOUNTS) == kind
+    assert disk.file_system_of(path, MOUNTS) == kind
 
 
 def test_a_text_without_mounts_says_nothing() -> None:
-    assert mounts.file_system_of("/home", "") is None
-    assert not mounts.is_network(None)
+    assert disk.file_system_of("/home", "") is None
+    assert not disk.is_network(None)
 
 
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "9p", "lustre", "fuse.sshfs", "fuse.s3fs", "ceph"])
 def test_file_systems_shared_between_machines_count_as_network(kind: str) -> None:
-    assert mounts.is_network(kind)
+    assert disk.is_network(kind)
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "fuseblk", "apfs"])
 def test_local_file_systems_do_not(kind: str) -> None:
-    assert not mounts.is_network(kind)
+    assert not disk.is_network(kind)
 
 
 def test_a_path_is_looked_up_in_the_mounts_of_this_process(
@@ -57,12 +57,12 @@ def test_a_path_is_looked_up_in_the_mounts_of_this_process(
 ) -> None:
     text = tmp_path / "mountinfo"
     text.write_text(f"1 0 0:1 / {os.path.realpath(tmp_path)} rw - nfs4 server:/ rw\n")
-    monkeypatch.setattr(mounts, "MOUNTS", str(text))
-    assert mounts.on_network(str(tmp_path / "not" / "there" / "yet"))
+    monkeypatch.setattr(disk, "MOUNTS", str(text))
+    assert disk.on_network(str(tmp_path / "not" / "there" / "yet"))
 
 
 def test_where_mounts_cannot_be_read_a_path_counts_as_local(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mounts, "MOUNTS", str(tmp_path / "missing"))
-    assert not mounts.on_network(str(tmp_path))
+    monkeypatch.setattr(disk, "MOUNTS", str(tmp_path / "missing"))
+    assert not disk.on_network(str(tmp_path))

@@ -6,7 +6,7 @@ import pytest
 
 from shoal.errors import Unreachable
 from shoal.files.base import Patience
-from shoal.files.retries import retried, unreachable
+from shoal.files.remote import retried, unreachable
 
 QUICK = Patience(tries=4, first_wait_s=0.001, longest_wait_s=0.002)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shoal.model import Plan, Prediction
 from shoal.planner.node_growth import Spare, grow, grown, saved_s, why_not
-from shoal.planner.usl import Usl
+from shoal.planner.scalability import Usl
 
 seconds = st.floats(0.0, 1e6)
 spare = st.builds(Spare, st.just("n"), st.integers(1, 64), st.floats(0.1, 600.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.planner.throughput import Throughput
+from shoal.planner.scalability import Throughput
 
 
 def watch(throughput, begin, seconds, workers, rate):

@@ -22,8 +22,8 @@ from planner.simulated import (
     tiny,
 )
 from shoal.model.advice import Heard
+from shoal.planner.scalability import Usl
 from shoal.planner.tuner.tuner import Tuner
-from shoal.planner.usl import Usl
 
 RUNTIMES = ("as-given", "frozen", "onnxruntime", "openvino")
 QUICK_LOADS = {"as-given": 0.5, "frozen": 1.0, "onnxruntime": 2.0, "openvino": 3.0}

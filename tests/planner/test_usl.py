@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.planner.usl import Usl, fit, solve
+from shoal.planner.scalability import Usl, fit, solve
 
 laws = st.builds(Usl, st.floats(0.1, 1e4), st.floats(0.0, 0.5), st.floats(0.0, 0.05))
 

@@ -11,11 +11,11 @@ import pytest
 from shoal.engine.sim import Behaviour, Fault, NodeDies, SimWorld, Startup
 from shoal.errors import CannotPlace, EngineError, SpecError, StoreError
 from shoal.model import Factory, Item, Need, Node, Outcome
-from shoal.planner.prediction import lower_bound
+from shoal.planner.durations import lower_bound
 from shoal.shape.base import Ended, Policy, Progress
 from shoal.shape.pool import Lane, Pool, Source
 from shoal.store import MemoryJournal
-from shoal.store.records import ItemRecord
+from shoal.store.items import ItemRecord
 
 
 class Listed:

@@ -4,7 +4,7 @@ import pytest
 
 from shoal import spec
 from shoal.spec import Cluster, ClusterNode, Location, Scale
-from shoal.spec.probe import Probe, parse_probe
+from shoal.spec.cluster import Probe, parse_probe
 
 LAB = """
     kind: cluster

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.spec.cell import Cell
-from shoal.spec.command import fill, placeholders, template
+from shoal.spec.command import Cell, fill, placeholders, template
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from shoal import spec
 from shoal.errors import NotFound, SpecError
 from shoal.spec import Sweep
-from shoal.spec.cell import Cell
+from shoal.spec.command import Cell
 
 MINIMAL = "kind: sweep\ntrials: {table: t.csv}\nrun: {command: x}\n"
 

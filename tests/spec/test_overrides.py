@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.spec.cell import Cell
+from shoal.spec.command import Cell
 
 
 @pytest.mark.parametrize(

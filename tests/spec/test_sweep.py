@@ -3,7 +3,7 @@
 import pytest
 
 from shoal.spec import Limits, Objective, Placement, Resources, SearchRange, Sweep, Workload
-from shoal.spec.cell import Cell
+from shoal.spec.command import Cell
 
 FULL = """
     kind: sweep

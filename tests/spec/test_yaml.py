@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.errors import SpecError
-from shoal.spec import yaml_nodes
-from shoal.spec.nodes import resolve
-from shoal.spec.problems import Problems
+from shoal.spec import loader as loader_module
+from shoal.spec.nodes import Problems, resolve
 
 
 def plain(node):
@@ -22,7 +21,7 @@ def plain(node):
 
 def read(text):
     problems = Problems("file.yaml")
-    root = yaml_nodes.compose(text, problems, origin="file.yaml")
+    root = loader_module.compose(text, problems, origin="file.yaml")
     problems.raise_any()
     return root
 
@@ -33,7 +32,7 @@ def parser(request, monkeypatch):
     loader = getattr(yaml, "CSafeLoader", None) if request.param == "compiled" else yaml.SafeLoader
     if loader is None:
         pytest.skip("PyYAML was built without libyaml")
-    monkeypatch.setattr(yaml_nodes, "_LOADER", loader)
+    monkeypatch.setattr(loader_module, "_LOADER", loader)
 
 
 @pytest.mark.parametrize(

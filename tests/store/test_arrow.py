@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.store.arrow import column
+from shoal.store.result_files import column
 
 KINDS: dict[Any, st.SearchStrategy[Any]] = {
     pyarrow.bool_(): st.booleans(),

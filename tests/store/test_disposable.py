@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from shoal.store import disposable, list_runs
-from shoal.store.disposable import Database, changing, reading
-from shoal.store.learned import recall_learned, remember_learned
-from shoal.store.profiles import recall, remember
+from shoal.store import list_runs, profiles
+from shoal.store.profiles import (
+    Database,
+    changing,
+    reading,
+    recall,
+    recall_learned,
+    remember,
+    remember_learned,
+)
 from shoal.store.run import RunStore
 
 OLD = Database("words.db", ("CREATE TABLE words(word TEXT)",))
@@ -76,7 +82,7 @@ def test_a_file_that_took_no_step_is_made(tmp_path: Path) -> None:
 def test_what_a_newer_version_learned_is_left_alone_and_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disposable, "_told", set())
+    monkeypatch.setattr(profiles, "_told", set())
     home = str(tmp_path)
     remember(home, "f", "n", [("a", 1.0)], now=1.0)
     remember_learned(home, "f", {"n": {"batch": 8}}, now=1.0)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from shoal.errors import NotFound, SpecError
-from shoal.store import RunStore, find_home, make_home, resolve_run, run_ids, stubs
+from shoal.store import RunStore, find_home, make_home, resolve_run, run_ids
+from shoal.store.home import Stub, keep
 
 NOW = 1_700_000_000.0
 
@@ -123,7 +124,7 @@ def test_homes_runs_and_stubs_are_closed_to_other_users(
 ) -> None:
     home = tmp_path / "new" / "home"
     make_home(str(home))
-    stubs.keep(str(home), stubs.Stub("x-0000", "sweep", "x", "lab.yaml", "x.yaml", NOW))
+    keep(str(home), Stub("x-0000", "sweep", "x", "lab.yaml", "x.yaml", NOW))
     run = Path(make_run().folder)
     for folder in (home, home / "runs", home / "detached", run):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700

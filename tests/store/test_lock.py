@@ -14,7 +14,7 @@ import pytest
 
 from shoal.errors import RunLocked, SpecError
 from shoal.store import RunLock, is_locked
-from shoal.store.lock import owner
+from shoal.store.driver import owner
 
 HOLD = """
 import sys

@@ -13,7 +13,7 @@ import pytest
 from shoal.errors import RunLocked, TakenOver
 from shoal.model import Item, Outcome
 from shoal.model.record import Kept, RunEvent
-from shoal.store import RunStore, meta
+from shoal.store import RunStore, schema
 from shoal.store.driver import Driver, refuse_the_living
 
 NOW = 1_700_000_000.0
@@ -144,7 +144,7 @@ def test_an_old_record_is_read_as_it_lies_and_brought_to_the_present_version(
         store.journal().noted(NOW + 1, "node node1", "ready", "")
         store.journal().commit()
         assert store.events() == [requested, RunEvent(NOW + 1, "node node1", "ready", "")]
-        assert "scaling" not in meta.read_notes(store._connection), "nothing is kept twice"
+        assert "scaling" not in schema.read_notes(store._connection), "nothing is kept twice"
 
 
 def test_a_driver_of_version_1_that_still_lives_fails_instead_of_writing(run: RunStore) -> None:

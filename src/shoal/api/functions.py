@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from shoal import spec as specs
-from shoal.api import seals
+from shoal.api import succession
 from shoal.api.workloads import Prepared, ensure_limit, one_at_a_time
-from shoal.cluster.here import Here
+from shoal.cluster.this_machine import Here
 from shoal.errors import SpecError
 from shoal.files import replacing, write_bytes
 from shoal.spec import Cell, Sweep
@@ -20,7 +20,7 @@ from shoal.store import RunStore
 from shoal.work.sweep.job import SweepJob
 from shoal.work.sweep.trial_rows import Rows
 
-PICKLE_FILE, ROWS_FILE = seals.FILES
+PICKLE_FILE, ROWS_FILE = succession.FILES
 LIMITS = ("timeout", "retries", "concurrent", "failures", "stop_after")
 RESOURCES = ("cpu", "gpu", "memory")
 OTHERS = ("name", "env", "objective", "requirements", "tags")

@@ -12,10 +12,10 @@ from typing import Any
 
 from shoal.api.display import Display
 from shoal.api.session import Session, read_only, summarize
-from shoal.api.summary import Summary
 from shoal.api.views.lookup import logs_of
-from shoal.cluster.here import Here
+from shoal.cluster.this_machine import Here
 from shoal.errors import ClusterLost
+from shoal.model.record import Summary
 from shoal.shape.base import Ended, Progress, Watcher
 from shoal.store import RunStore
 from shoal.work.kind import Kind, kind_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from shoal.engine import room
 from shoal.errors import SpecError
 from shoal.model import Asks, Node, Plan
-from shoal.model.packages import Packages
+from shoal.model.node import Packages
 
 if TYPE_CHECKING:
     from shoal.api.clusters.autoscaling import Growing
@@ -32,7 +32,7 @@ class Machines:
     here = True
     """Whether nodes are this machine: workers have what is installed where Shoal runs, whichever engine starts them."""
     equipped = False
-    """Whether the workload's packages are there (see `api.workload_packages`)."""
+    """Whether the workload's packages are there (see `api.workloads`)."""
     python: str | None = None
     """The interpreter that has them; None for the one that runs Shoal."""
     on_nodes: NodePackages | None = None
@@ -104,7 +104,7 @@ class Machines:
         if storage is None:
             return None
         from shoal.api.run_copy import Copying
-        from shoal.cluster.here import Here
+        from shoal.cluster.this_machine import Here
 
         return Copying(folder, storage, turn, self.outside, self._tell, Here().now)
 

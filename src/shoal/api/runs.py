@@ -7,17 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from shoal.api import seals, workload_packages, workloads
+from shoal.api import workloads
 from shoal.api.machines import Machines, machines
 from shoal.api.session import STOP_FILE, Session, all_items, summarize
-from shoal.api.summary import Summary
+from shoal.api.succession import ensure_trusted, seal
 from shoal.api.views.lookup import run_to_change
 from shoal.api.workloads import Prepared, Target
 from shoal.cluster.base import Tell
-from shoal.cluster.here import Here
+from shoal.cluster.this_machine import Here
 from shoal.engine import room
 from shoal.errors import Problem, ShoalError, SpecError, several
 from shoal.model import Plan, RunState
+from shoal.model.record import Summary
 from shoal.shape.base import Watcher
 from shoal.store import (
     RunStore,
@@ -28,8 +29,7 @@ from shoal.store import (
     run_folder,
 )
 from shoal.store import remove as remove_run
-from shoal.store.learned import recall_learned
-from shoal.store.profiles import recall
+from shoal.store.profiles import recall, recall_learned
 from shoal.work.job import Job, Past
 from shoal.work.kind import workload_of
 
@@ -119,7 +119,7 @@ def new_session(
         prepared.job.fit(where.nodes, here=where.here)
     where.ready(prepared.job.asks())
     try:
-        workload_packages.equip(prepared.job, where)
+        workloads.equip(prepared.job, where)
         session = _begin(prepared, where, here, home, plan_, ceiling, run_id)
     except BaseException:
         where.close()
@@ -165,7 +165,7 @@ def _begin(
             from shoal.api import functions
 
             functions.settle(prepared, store.folder)
-        seals.seal(store, where, here)
+        seal(store, where, here)
         return Session(store, prepared.job, where, here, ceiling=ceiling)
     except ShoalError:
         # What could not begin, as its output is somebody else's, is no run.
@@ -208,7 +208,7 @@ def resume(
     ensure_own(home, here.environment, found)
     store = succession.opened(home, found, cluster, take_over, here, tell)
     try:
-        seals.ensure_trusted(store, lambda: _again(store).spec, here, trust, tell)
+        ensure_trusted(store, lambda: _again(store).spec, here, trust, tell)
         if not failed and store.state() is RunState.SUCCEEDED and not _more(store):
             summary = summarize(store)
             store.close()
@@ -218,7 +218,7 @@ def resume(
         _ensure_possible(prepared.job, where)
         where.ready(prepared.job.asks())
         try:
-            workload_packages.equip(prepared.job, where)
+            workloads.equip(prepared.job, where)
             session = Session(store, prepared.job, where, here, failed=failed)
         except BaseException:
             where.close()
@@ -354,7 +354,7 @@ def _plan(prepared: Prepared, where: Machines, home: str) -> Plan:
     first = room.spread(made.workers, {node.host: room.slots(asks, node) for node in nodes})
     later = {node.host: room.slots(asks, node) for node in where.nodes if node.host not in first}
     return made._replace(
-        decisions=(*made.decisions, *workload_packages.decision(prepared.job, where)),
+        decisions=(*made.decisions, *workloads.decision(prepared.job, where)),
         workers_by_node={**first, **later},
         settings=job.settings(),
     )
@@ -374,7 +374,7 @@ def check(target: str, *, cluster: str | None = None, sets: Sequence[str] = ()) 
     if problems:
         raise several(problems)
     _ensure_possible(prepared.job, where)
-    missing = workload_packages.problems(prepared.job, where)
+    missing = workloads.problems(prepared.job, where)
     if missing:
         raise several(missing)
     return prepared

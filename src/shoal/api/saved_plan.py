@@ -14,8 +14,8 @@ from shoal.api.machines import Machines
 from shoal.api.workloads import Prepared
 from shoal.errors import Problem, ShoalError, SpecError, several
 from shoal.model import Decision, ItemPlacement, MadeFor, Node, Plan, Prediction
+from shoal.model.item import digest
 from shoal.spec import Workload
-from shoal.work.digest import digest
 
 MAKE_ONE = "Make one: shoal plan FILE --json > plan.json"
 MAKE_ANEW = "Make the plan anew: shoal plan FILE --json > plan.json. It takes the same --cluster and --set as the run."

@@ -10,19 +10,17 @@ from typing import Any
 from shoal.api import driver_turn
 from shoal.api.driver_turn import UNSEEN, Place
 from shoal.api.machines import Machines
-from shoal.api.summary import Summary
-from shoal.api.watchers import Watchers
-from shoal.cluster.here import Here
+from shoal.cluster.this_machine import Here
 from shoal.errors import ClusterLost, FileError, ShoalError, StoreError, TakenOver
-from shoal.files.suspension import suspended_at
+from shoal.files.turns import suspended_at
 from shoal.model import Item, ItemState, Outcome, RunState
+from shoal.model.record import Summary
 from shoal.model.states import UNFINISHED
 from shoal.planner.durations import Durations
-from shoal.shape.base import Ended, Progress, Watcher, drive
+from shoal.shape.base import Ended, Progress, Watcher, Watchers, drive
 from shoal.store import RunInfo, RunStore
 from shoal.store.driver import BEAT_S, Driver
-from shoal.store.learned import recall_learned, remember_learned
-from shoal.store.profiles import recall, remember
+from shoal.store.profiles import recall, recall_learned, remember, remember_learned
 from shoal.work.job import Conclusion, Job, Learned, Past, Recorded, Setting
 
 STOP_FILE = "stop"

@@ -1,19 +1,29 @@
-"""Runs that an earlier driver left: found here or in a storage, and opened unless that driver may still be alive."""
+"""Runs that an earlier driver left: found here or in a storage, and opened unless that driver may still be there.
+
+A run that came from a storage may not be what this user began: then it is said what runs, before it does.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 
+from shoal.api import workloads
 from shoal.api.clusters.lifecycle import load
+from shoal.api.machines import Machines
 from shoal.api.session import STOP_FILE
 from shoal.cluster.base import Tell
-from shoal.cluster.here import Here
+from shoal.cluster.this_machine import Here
 from shoal.errors import FileError, NotFound, RunLocked, SpecError
 from shoal.files import Storage, open_storage
+from shoal.spec import Workload
 from shoal.store import RunStore, resolve_run
 from shoal.store.driver import Driver, refuse_the_living
 from shoal.store.run_copies import bring_back, is_outdated, turns_of
+
+FILES = ("function.pkl", "rows.jsonl")
+"""What of a run's folder says what it starts, beside its record."""
 
 
 def found(home: str, run: str, cluster: str | None, tell: Tell) -> str:
@@ -82,3 +92,38 @@ def _refuse_a_later_turn(store: RunStore, storage: Storage) -> None:
             " has left no copy of it so far.",
             hint=f"Wait for it, or end it there. If it is gone for good: shoal resume {store.run} --take-over",
         )
+
+
+def seal(store: RunStore, where: Machines, here: Here) -> None:
+    """So that this user knows the run again when it comes back from the storage of these machines."""
+    if where.storage() is not None:
+        from shoal.files import user_key
+        from shoal.store import run_copies
+
+        run_copies.seal(store, user_key(here.environment), FILES)
+
+
+def ensure_trusted(
+    store: RunStore, spec: Callable[[], Workload], here: Here, trust: bool, tell: Tell
+) -> None:
+    """Of a run that was brought back, and that this user did not seal, tell what it runs; then it is sealed.
+
+    `SpecError` for a function that came by value, as its name says nothing of what it does; unless `trust` insists.
+    """
+    from shoal.files import user_key
+    from shoal.store import run_copies
+
+    source = run_copies.source(store.folder)
+    if source is None or run_copies.is_sealed(store, user_key(here.environment), FILES):
+        return
+    if store.document.get("pickle") and not trust:
+        raise SpecError(
+            f"Run {store.run} was brought back from {source}, and you did not begin it on this machine: its function "
+            "came by value, and can do anything as you.",
+            hint=f"If you trust everybody who can write there: shoal resume {store.run} --trust",
+        )
+    runs = workloads.what_runs(spec())
+    tell(
+        f"You did not begin {store.run} on this machine: who can write to {source} decides what runs: {runs}"
+    )
+    run_copies.seal(store, user_key(here.environment), FILES)

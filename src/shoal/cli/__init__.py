@@ -20,7 +20,7 @@ COMMANDS = {
     "show": ("results", "Show one run and its items."),
     "logs": ("run_control", "Print what a run, or one of its items, wrote to its output."),
     "results": ("results", "Print the results of a run, a row for each item."),
-    "report": ("report_command", "Write a page about a run, with charts, into its folder."),
+    "report": ("results", "Write a page about a run, with charts, into its folder."),
     "get": ("run_control", "Copy the files that a run, or one of its items, left in SHOAL_ITEM_DIR."),
     "rm": ("run_control", "Delete runs and everything they kept."),
     "cluster": ("clusters", "Bring clusters up and down, and look at them."),

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal import words
-from shoal.cli.options import cluster_option, file_argument, json_option, set_option
+from shoal.cli.group import cluster_option, file_argument, json_option, set_option
 from shoal.cli.output import echo, echo_json, say
 from shoal.work.kind import kind_of
 
 if TYPE_CHECKING:
-    from shoal.api.probe import Probed
+    from shoal.api.whatif import Probed
     from shoal.model import Plan, Prediction
 
 MOST_NODES = 10_000
@@ -82,7 +82,7 @@ def plan_command(
     from shoal.api import runs
 
     if probe:
-        from shoal.api.probe import probe as measure
+        from shoal.api.whatif import probe as measure
 
         _tell_probe(measure(file, cluster=cluster, sets=sets))
     found = runs.plan(file, cluster=cluster, sets=sets, to_save=as_json)

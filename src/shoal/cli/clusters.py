@@ -1,20 +1,83 @@
-"""`shoal cluster ...`: bringing clusters up and down, and looking at them."""
+"""`shoal cluster ...`: bringing clusters up and down, looking at them, and how far their nodes are."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from shoal.cli import tables
-from shoal.cli.latency_table import latency_command
-from shoal.cli.options import file_argument, json_option
+from shoal.cli import output
+from shoal.cli.group import file_argument, json_option
 from shoal.cli.output import Row, ago, echo, echo_json, say, timestamp
-from shoal.units import format_size
+from shoal.units import format_seconds, format_size
 
 if TYPE_CHECKING:
+    from shoal.api.clusters.latency import LatencyRow
     from shoal.cluster.base import NodeStatus
+
+
+NEAREST = "*"
+
+
+@click.command("latency")
+@file_argument
+@click.option("--refresh", is_flag=True, help="Measure again, however new the last measurement is.")
+@json_option
+def latency_command(file: str, refresh: bool, as_json: bool) -> None:
+    """Say how far each node is from each location of FILE, and which node is the nearest.
+
+    Measures from every node that can be reached, up or not, where that was not done within the last hour.
+    """
+    from shoal.api.clusters.latency import latency
+
+    rows = latency(file, refresh=refresh)
+    if as_json:
+        echo_json([row._asdict() for row in rows])
+    else:
+        _show_latency(rows)
+
+
+def _show_latency(rows: Sequence[LatencyRow]) -> None:
+    locations = list(dict.fromkeys(row.location for row in rows))
+    nodes = list(dict.fromkeys(row.node for row in rows))
+    table = [_line(node, [row for row in rows if row.node == node]) for node in nodes]
+    columns = [
+        "node",
+        *map(_column, locations),
+        *(["measured"] if any(row["measured"] for row in table) else []),
+    ]
+    for line in output.lines(columns, table):
+        echo(line)
+    if any(row.nearest for row in rows):
+        say(f"{NEAREST} the nearest node; + how much longer the slowest of several round trips took.")
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row.why:
+            reasons.setdefault((row.node, row.why), []).append(row.location)
+    for (node, why), where in reasons.items():
+        say(f"{node} to {', '.join(where)}: {why.rstrip('.')}.")
+
+
+def _column(location: str) -> str:
+    return f"to {location}"
+
+
+def _line(node: str, rows: Sequence[LatencyRow]) -> Row:
+    """One node. Its age is that of its oldest measurement."""
+    ages = [row.age_s for row in rows if row.age_s is not None]
+    measured = {"measured": ago(max(ages)) if ages else ""}
+    return {**{_column(row.location): _cell(row) for row in rows}, "node": node, **measured}
+
+
+def _cell(row: LatencyRow) -> str:
+    """`20ms +1.2ms *`; where it was not measured, what it is known from."""
+    if row.min_s is None:
+        return "?"
+    aside = f"+{format_seconds(row.spread_s)}" if row.spread_s is not None else f"({row.source})"
+    return " ".join((format_seconds(row.min_s), aside, *([NEAREST] if row.nearest else [])))
+
 
 COLUMNS = ("host", "state", "cpu", "memory", "gpu", "speed", "measured", "labels", "note")
 OLD_S = 7 * 86400.0
@@ -90,7 +153,7 @@ def notebook_command(file: str) -> None:
     until the cluster ends.
     """
     from shoal.api.clusters import lifecycle
-    from shoal.cluster.here import Here
+    from shoal.cluster.this_machine import Here
 
     address, close = lifecycle.notebook(file)
     echo(address)
@@ -107,12 +170,12 @@ def _show(nodes: list[NodeStatus], as_json: bool) -> None:
     if as_json:
         echo_json([_document(node) for node in nodes])
         return
-    from shoal.cluster.here import Here
+    from shoal.cluster.this_machine import Here
 
     now_s = Here().now()
     rows = [_row(node, now_s) for node in nodes]
     shown = [name for name in COLUMNS if any(row[name] not in ("", 0) for row in rows) or name == "cpu"]
-    for line in tables.lines(shown, rows):
+    for line in output.lines(shown, rows):
         echo(line)
     old = [node.host for node in nodes if node.measured_s is not None and now_s - node.measured_s > OLD_S]
     if old:

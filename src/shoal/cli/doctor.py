@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import click
 
-from shoal.cli.options import json_option
+from shoal.cli.group import json_option
 from shoal.cli.output import echo, echo_json, is_terminal, say
 from shoal.kinds import workloads
 from shoal.units import format_size
@@ -123,7 +123,7 @@ def _home() -> Iterator[Finding]:
 
 
 def _file_system(folder: str) -> Finding:
-    from shoal.files.mounts import MOUNTS, file_system_of, is_network
+    from shoal.files.disk import MOUNTS, file_system_of, is_network
 
     try:
         with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:

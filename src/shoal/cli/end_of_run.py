@@ -1,25 +1,30 @@
-"""What `shoal run` says at the end: the results and the best on stdout; everything about the run on stderr."""
+"""What `shoal run` says at the end: results, the best or averages on stdout; all about the run on stderr."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shoal import words
-from shoal.api.display import time_spent
-from shoal.cli import tables
-from shoal.cli.output import ReaderGoneError, echo, echo_json, say
+from shoal.api.views.lookup import averages
+from shoal.cli import output
+from shoal.cli.output import ReaderGoneError, echo, echo_csv, echo_json, echo_json_rows, say
 from shoal.units import format_seconds
 from shoal.work.kind import kind_of
 
 if TYPE_CHECKING:
-    from shoal.api.summary import Summary
+    from shoal.api.views.averages import Averages
+    from shoal.model.record import Summary
     from shoal.store import RunStore
     from shoal.work.kind import Excerpt, Kind
 
+
 FAILURES_SHOWN = 3
+SPREAD = "±"
+"""How people write the standard deviation."""
+AVERAGES_SHOWN = 50
 
 
 def tell(summary: Summary, as_json: bool) -> int:
@@ -46,12 +51,9 @@ def _tell_in_words(summary: Summary) -> None:
 def _tell_results(store: RunStore, summary: Summary) -> list[str]:
     """Print what the run gave; the lines that are to be said of it."""
     kind = kind_of(summary.kind)
-    if kind.is_averaged(store):
-        from shoal.cli import averages_output
-
-        lines = averages_output.tell_averages(store)
-    else:
-        lines = _tell_rows(store.run, kind.excerpt(store), kind)
+    lines = (
+        tell_averages(store) if kind.is_averaged(store) else _tell_rows(store.run, kind.excerpt(store), kind)
+    )
     return [*lines, *_end(store, summary, kind)]
 
 
@@ -59,8 +61,8 @@ def _tell_rows(run: str, found: Excerpt, kind: Kind) -> list[str]:
     hidden: list[str] = []
     if found.rows:
         every = kind.has_output
-        columns = found.columns if every else tables.telling(found.columns, found.rows, found.objective)
-        hidden = tables.show(columns, found.rows, [name for name in found.metrics if name in columns])
+        columns = found.columns if every else output.telling(found.columns, found.rows, found.objective)
+        hidden = output.show(columns, found.rows, [name for name in found.metrics if name in columns])
     if found.best is not None:
         echo(f"Best: {found.best}")
     lines = ["", *found.before]
@@ -101,7 +103,7 @@ def _workers_used(summary: Summary) -> list[str]:
         return []
     return [
         "Where the time went:",
-        *tables.lines(time_spent.COLUMNS, time_spent.rows(summary.workers), indent="  "),
+        *output.lines(words.TIME_COLUMNS, words.time_rows(summary.workers), indent="  "),
     ]
 
 
@@ -133,3 +135,52 @@ def _next(summary: Summary) -> list[str]:
     if summary.items.get("failed"):
         return [f"Try the failed ones again: shoal resume {summary.run} --failed"]
     return []
+
+
+def echo_averages(store: RunStore, form: str, best: int | None) -> None:
+    """All columns, in one of the formats of `shoal results`."""
+    found = averages(store, best=best)
+    if form == "json":
+        echo_json_rows(found.rows)
+    elif form == "csv":
+        echo_csv(found.columns, (row.values() for row in found.rows))
+    else:
+        _show(found, found.columns)
+
+
+def _show(found: Averages, columns: Sequence[str]) -> None:
+    """A table, in which the deviation is headed by its sign."""
+    heads = {name: SPREAD if name == found.deviation else name for name in columns}
+    rows = [{heads[name]: row[name] for name in columns} for row in found.rows]
+    keep = [heads[name] for name in (*found.parameters, found.metric, found.deviation) if name in heads]
+    hidden = output.show([heads[name] for name in columns], rows, keep)
+    if hidden:
+        names = words.shortened(", ".join(hidden), 60)
+        say(f"No room for: {names}; --format csv has all columns.")
+
+
+def tell_averages(store: RunStore) -> list[str]:
+    """The parameters that differ and what counts most; the lines that are to be said of them."""
+    found = averages(store)
+    shown = found._replace(rows=found.rows[:AVERAGES_SHOWN])
+    differing = output.telling(found.parameters, found.rows)
+    wanted = {*differing, found.counted, found.failed, found.metric, found.deviation, "seconds"}
+    if found.rows:
+        _show(shown, [name for name in found.columns if name in wanted])
+    objective = store.info().objective
+    best = found.best(objective[1], 1) if objective is not None else []
+    if best and found.metric is not None:
+        echo(f"Best on average: {_in_words(best[0], found, found.metric)}")
+    what = (
+        f"the first {AVERAGES_SHOWN} of {len(found.rows)} averages"
+        if len(found.rows) > AVERAGES_SHOWN
+        else "averages"
+    )
+    return ["", f"Shown are {what}; all their numbers: shoal results {store.run} --average"]
+
+
+def _in_words(row: dict[str, Any], found: Averages, metric: str) -> str:
+    spread = row[found.deviation]
+    apart = f" {SPREAD} {words.number(spread)}" if spread is not None else ""
+    params = words.parameters({name: row[name] for name in found.parameters}, 200)
+    return f"{metric} {words.number(row[metric])}{apart} with {params} (of {row[found.counted]})"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.cli.options import file_argument
+from shoal.cli.group import file_argument
 from shoal.cli.output import echo, say
 from shoal.errors import SpecError
 

@@ -1,4 +1,4 @@
-"""The `shoal` command as click has it: finds its commands by name, and loads only the one that is used."""
+"""The `shoal` command as click has it: it loads only the command that is used. And options that several share."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ import click
 
 from shoal import __version__
 from shoal.cli import COMMANDS
-from shoal.cli.failures import WRONG_REQUEST
+from shoal.cli.dispatch import WRONG_REQUEST
 from shoal.errors import SpecError, nearest
+
+cluster_option = click.option(
+    "--cluster", metavar="FILE", help="The cluster file that names the nodes; without one, this machine."
+)
+set_option = click.option(
+    "--set", "sets", metavar="KEY=VALUE", multiple=True, help="Override a value of the file; may be repeated."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document to stdout.")
+file_argument = click.argument("file", metavar="FILE")
+run_argument = click.argument("run", metavar="RUN")
+item_argument = click.argument("item", metavar="[ITEM]", required=False)
 
 
 class Commands(click.Group):

@@ -1,4 +1,4 @@
-"""`ls`, `show` and `results`: looking at runs."""
+"""`ls`, `show`, `results` and `report`: looking at runs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shoal import words
-from shoal.cli import tables
-from shoal.cli.options import json_option, run_argument
+from shoal.cli import output
+from shoal.cli.group import json_option, run_argument
 from shoal.cli.output import (
     Row,
     echo,
+    echo_bytes,
     echo_csv,
     echo_json,
     echo_json_rows,
@@ -32,6 +33,7 @@ from shoal.work.kind import best_in_words, kind_of, metrics_of
 if TYPE_CHECKING:
     from shoal.store import ItemRecord, RunInfo, RunStore
     from shoal.work.kind import Kind
+
 
 ITEMS_SHOWN = 20
 ATTEMPTS_SHOWN = 5
@@ -61,7 +63,7 @@ def ls_command(as_json: bool) -> None:
         }
         for summary in runs
     ]
-    for line in tables.lines(("run", "kind", "state", "started", "took"), rows):
+    for line in output.lines(("run", "kind", "state", "started", "took"), rows):
         echo(line)
 
 
@@ -73,7 +75,7 @@ def ls_command(as_json: bool) -> None:
 def show_command(run: str, why: bool, summary: bool, as_json: bool) -> int:
     """Show one run and its items."""
     from shoal.api.views.lookup import open_run
-    from shoal.cluster.here import Here
+    from shoal.cluster.this_machine import Here
 
     with open_run(run) as store:
         if summary:
@@ -228,7 +230,7 @@ def results_command(run: str, form: str, best: int | None, average: bool) -> Non
 
     with open_run(run) as store:
         if average:
-            from shoal.cli.averages_output import echo_averages
+            from shoal.cli.end_of_run import echo_averages
 
             echo_averages(store, form, best)
             return
@@ -295,9 +297,28 @@ def _exact(store: RunStore, columns: list[str], rows: Iterable[Row]) -> Iterator
 def _show(columns: list[str], rows: Iterator[Row], keep: Sequence[str] = ()) -> None:
     """As many rows as a screen is for, and what was left out."""
     shown = islice(rows, ROWS_ON_SCREEN) if is_terminal() else rows
-    hidden = tables.show(columns, shown, keep)
+    hidden = output.show(columns, shown, keep)
     if hidden:
         names = words.shortened(", ".join(hidden), 60)
         say(f"No room for: {names}; --format csv has all columns.")
     if next(rows, None) is not None:
         say(f"Shown are the first {ROWS_ON_SCREEN}; --format csv has all rows.")
+
+
+@click.command("report")
+@run_argument
+@click.option("--print", "printed", is_flag=True, hidden=True, help="Print the page itself.")
+def report_command(run: str, printed: bool) -> None:
+    """Write a page about a run, with charts, into its folder.
+
+    Prints the path of report.html: one file that needs no other, to be opened in a browser. It shows the run as it is
+    now, also while it goes on; another call writes it anew.
+    """
+    from shoal.reports import write
+
+    path = write(run)
+    if not printed:
+        echo(path)
+        return
+    with open(path, "rb") as file:  # For a run that was detached: the page is wanted elsewhere.
+        echo_bytes(file.read())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from shoal.cli import foreground
-from shoal.cli.options import cluster_option, file_argument, json_option, run_argument, set_option
+from shoal.cli.group import cluster_option, file_argument, json_option, run_argument, set_option
 from shoal.errors import SpecError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from shoal.cli.options import item_argument, run_argument
+from shoal.cli.group import item_argument, run_argument
 from shoal.cli.output import echo, echo_bytes, say
 from shoal.errors import RunElsewhere, ShoalError, SpecError
 

@@ -1,4 +1,4 @@
-"""What every provider of clusters can do, and the values it speaks in. No behaviour here; one module per provider."""
+"""What every provider of clusters can do, and the values it speaks in. One module per provider, loaded late."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from shoal.model import Node
+from shoal.spec import Cluster
 
 if TYPE_CHECKING:
     from shoal.cluster.head_requests import Detached
     from shoal.cluster.hosted import HostedProvider
+
 
 Tell = Callable[[str], None]
 """Says one line of progress to whoever watches."""
@@ -112,3 +114,26 @@ class Provider(Protocol):
 
     def detached(self) -> Detached:
         """The runs that were handed to it. Raises `ClusterError` where none can be."""
+
+
+def provider_of(cluster: Cluster, file: str, look: Callable[[str], Sequence[Node]]) -> Provider:
+    """`look` gives the nodes of the Ray cluster at an address: how an existing one is looked at."""
+    if cluster.provider == "local":
+        from shoal.cluster.local import LocalProvider
+
+        return LocalProvider(cluster, file)
+    if cluster.provider == "ssh":
+        from shoal.cluster.ssh import SshProvider
+
+        return SshProvider(cluster, file)
+    if cluster.provider == "kubernetes":
+        from shoal.cluster.containers.kubernetes import KubernetesProvider
+
+        return KubernetesProvider(cluster, file)
+    if cluster.provider == "swarm":
+        from shoal.cluster.containers.swarm import SwarmProvider
+
+        return SwarmProvider(cluster, file)
+    from shoal.cluster.ray import RayProvider
+
+    return RayProvider(cluster, look)

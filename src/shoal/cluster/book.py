@@ -1,7 +1,4 @@
-"""What this machine keeps of a cluster that it started: where it is, its token, what its nodes have, when they came.
-
-In a folder of the user's own, not of a project: a cluster file may be used from several.
-"""
+"""What this machine keeps of a cluster that it started: its place, token, nodes, and measured round trips."""
 
 from __future__ import annotations
 
@@ -11,15 +8,19 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from shoal.errors import ClusterError
 from shoal.files import write_secret, write_text
+from shoal.model import RoundTrip
 
 STATE_FILE = "state.json"
 TOKEN_FILE = "token"
+KEY = "latency"
+OLD_S = 3600.0
+"""Round trips that were measured longer ago than this are measured again by whoever needs them."""
 
 
 class Book:
@@ -95,3 +96,45 @@ class Book:
 def _base(environment: Mapping[str, str]) -> str:
     state = environment.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(state, "shoal", "clusters")
+
+
+def remember(book: Book, answers: Mapping[str, Mapping[str, Any]], now_s: float) -> None:
+    """What nodes answered, by host and location: it takes the place of what was measured to these locations before."""
+    if not answers:
+        return
+    with book.change() as state:
+        latency = state.setdefault(KEY, {})
+        for host, found in answers.items():
+            known = latency.setdefault(host, {})
+            known.update({location: {**each, "measured_s": now_s} for location, each in found.items()})
+
+
+def recall(book: Book, probes: Mapping[str, str]) -> dict[str, dict[str, RoundTrip]]:
+    """By host and location; only what was measured to the very probes that the locations have now."""
+    return {
+        host: {
+            location: RoundTrip(**each)
+            for location, each in found.items()
+            if location in probes and each["probe"] == probes[location]
+        }
+        for host, found in book.read().get(KEY, {}).items()
+    }
+
+
+def to_ask(
+    hosts: Iterable[str],
+    probes: Mapping[str, str],
+    known: Mapping[str, Mapping[str, RoundTrip]],
+    now_s: float,
+) -> list[str]:
+    """The hosts from which something was never measured, is too old, or had no answer when it was tried."""
+    return [
+        host
+        for host in hosts
+        if any(not _is_good(known.get(host, {}).get(location), now_s) for location in probes)
+    ]
+
+
+def _is_good(found: RoundTrip | None, now_s: float) -> bool:
+    # A time that lies ahead is of a clock that was wrong then or is wrong now.
+    return found is not None and found.minimum_s is not None and 0 <= now_s - found.measured_s <= OLD_S

@@ -18,8 +18,8 @@ from shoal.cluster.agent.requests import NodeFacts, NodeRequest, node_folder
 from shoal.cluster.agent_calls import PATIENCE_S, Held, Hosts
 from shoal.cluster.base import Door, Joined, NodeStatus, Tell
 from shoal.cluster.book import Book
+from shoal.cluster.containers.container_groups import described
 from shoal.cluster.head_requests import Detached
-from shoal.cluster.inner_file import described
 from shoal.cluster.this_machine import room
 from shoal.errors import ClusterError
 from shoal.model import Node

@@ -1,20 +1,26 @@
-"""What this machine has: CPUs and memory that this process may really use, and GPUs."""
+"""This machine and this process: CPUs, memory and GPUs it may use, its folder, clock, chance and environment."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from itertools import takewhile
 
-from shoal.cluster import limits
+from shoal.errors import SpecError
 from shoal.model import Node
+from shoal.model.marks import BEGUN_VARIABLE
 
 SMI_S = 10.0
 _DEVICE = re.compile(r"\d+|(?:GPU|MIG)-.+")
 _LISTED, _NODES = "/proc/driver/nvidia/gpus", "/dev"
 _NODE = re.compile(r"nvidia\d+")
+MOUNTED = "/sys/fs/cgroup"
+MINE = "/proc/self/cgroup"
 
 
 def this_machine() -> Node:
@@ -33,7 +39,7 @@ def _host() -> str:
 def cpus() -> float:
     """CPUs this process may use: its affinity, and the quota of its control groups, which may be below 1."""
     count = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    quota = limits.cpu_quota()
+    quota = cpu_quota()
     return count if quota is None else min(count, quota)
 
 
@@ -45,7 +51,7 @@ def room(cpu: float) -> float:
 def memory_bytes() -> int:
     """Memory of the machine, or of the control groups where that is less."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = limits.memory_bytes()
+    limit = memory_limit_bytes()
     return physical if limit is None else min(physical, limit)
 
 
@@ -87,3 +93,91 @@ def _told() -> tuple[tuple[str, int], ...]:
     pairs = [line.split(",") for line in told.splitlines() if line.startswith("GPU-")]
     # Where it shares the memory of the processors, there is no number.
     return tuple((uuid, int(size) if size.strip().isdigit() else 0) for uuid, size in pairs)
+
+
+class Here:
+    """Passed in where others need it, so that only this module touches the real ones."""
+
+    def __init__(self) -> None:
+        try:
+            self.folder = os.getcwd()
+        except FileNotFoundError:
+            raise SpecError(
+                "The current folder does not exist any more.", hint="Go to another one with cd."
+            ) from None
+        self.environment: Mapping[str, str] = os.environ
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def token(self, length: int) -> str:
+        """So many random hexadecimal digits."""
+        return os.urandom((length + 1) // 2).hex()[:length]
+
+    def has_begun(self) -> None:
+        """This process drives a run now: say so to whoever started it and waits for that, and to nobody else."""
+        mark = os.environ.pop(BEGUN_VARIABLE, None)
+        if mark is not None:
+            with suppress(OSError), open(mark, "w"):
+                pass
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def cpu_quota(mounted: str = MOUNTED, mine: str = MINE) -> float | None:
+    """How many CPUs' time it gets, such as 0.5; None without a limit."""
+    quotas = [
+        quota
+        for folder in _groups("cpu", mounted, mine)
+        for quota in (_quota(folder), _old_quota(folder))
+        if quota is not None
+    ]
+    return min(quotas, default=None)
+
+
+def memory_limit_bytes(mounted: str = MOUNTED, mine: str = MINE) -> int | None:
+    """None without a limit; a very large number is none either, and whoever asks knows what the machine has."""
+    limits = [
+        int(text)
+        for folder in _groups("memory", mounted, mine)
+        for name in ("memory.max", "memory.limit_in_bytes")
+        if (text := _read(folder, name)) is not None and text.isdigit()
+    ]
+    return min(limits, default=None)
+
+
+def _groups(controller: str, mounted: str, mine: str) -> Iterator[str]:
+    """The folders of the groups, innermost first; in a container often only the outermost is there."""
+    for line in (_read(mine) or "").splitlines():
+        _, names, path = line.split(":", 2)
+        if names == "":
+            yield from _upwards(mounted, path)
+        elif controller in names.split(","):
+            yield from _upwards(os.path.join(mounted, controller), path)
+
+
+def _upwards(base: str, path: str) -> Iterator[str]:
+    parts = [part for part in path.split("/") if part not in ("", "..")]
+    for count in range(len(parts), -1, -1):
+        yield os.path.join(base, *parts[:count])
+
+
+def _quota(folder: str) -> float | None:
+    quota, _, period = (_read(folder, "cpu.max") or "max").partition(" ")
+    return None if quota == "max" else float(quota) / float(period)
+
+
+def _old_quota(folder: str) -> float | None:
+    """Of control groups version 1."""
+    quota, period = _read(folder, "cpu.cfs_quota_us"), _read(folder, "cpu.cfs_period_us")
+    return None if quota is None or period is None or int(quota) <= 0 else int(quota) / int(period)
+
+
+def _read(*parts: str) -> str | None:
+    try:
+        with open(os.path.join(*parts)) as file:
+            return file.read().strip()
+    except OSError:
+        return None

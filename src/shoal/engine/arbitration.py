@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from shoal.engine.claims import Ask, Hold, Table
+from shoal.engine.claims import SLACK, Amount, Ask, Hold, Table, amount
 from shoal.engine.room import Found, Rooms
-from shoal.engine.shares import SLACK, Amount, amount
 from shoal.model import Need, Place
 
 

@@ -8,10 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shoal.files.atomic import pause, replacing, sync_file, sync_folder, write_bytes, write_text
-from shoal.files.disk import ensure_ours, make_closed, make_private, own_folder, why_not_ours
-from shoal.files.mounts import on_network
-from shoal.files.secrets import user_key, write_secret
+from shoal.files.disk import (
+    ensure_ours,
+    make_closed,
+    make_private,
+    on_network,
+    own_folder,
+    pause,
+    replacing,
+    sync_file,
+    sync_folder,
+    user_key,
+    why_not_ours,
+    write_bytes,
+    write_secret,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from shoal.files.addresses import Found, find, is_among, is_url, open_storage

@@ -1,13 +1,46 @@
-"""Whose a folder is, and folders of our own, also where everybody can make one. Not about secrets in files."""
+"""Files on disks: written whole or not at all, folders of our own, secrets, and paths that are on a network."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import IO, Any
 
 from shoal.errors import AccessDenied
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+MOUNTS = "/proc/self/mountinfo"
+
+_NETWORK = frozenset(
+    (
+        *(
+            "nfs",
+            "nfs4",
+            "cifs",
+            "smb3",
+            "smbfs",
+            "afs",
+            "ncpfs",
+            "9p",
+            "ceph",
+            "glusterfs",
+            "lustre",
+            "gpfs",
+        ),
+        *("beegfs", "ocfs2", "gfs2", "orangefs", "pvfs2", "panfs", "wekafs", "davfs", "coda", "virtiofs"),
+        *("vboxsf", "vmhgfs", "prl_fs", "hgfs", "fuse"),
+    )
+)
+_OCTAL = re.compile(r"\\([0-7]{3})")
+_SHOWN = 50
+"""How much of a name is in that of the file aside: a file name has at most 255 bytes, and characters up to four."""
+
+
+_ASIDE = re.compile(r"\..{0,50}\.[0-9a-f]{8}\.part", re.DOTALL)
 
 
 def make_private(folder: str) -> str:
@@ -100,3 +133,126 @@ def ensure_ours(folder: str, *, or_root: bool = False) -> None:
                 f"{folder} belongs to another user (number {found.st_uid}).",
                 hint="Set TMPDIR to a folder of your own, or have that one removed.",
             )
+
+
+def write_secret(path: str, text: str) -> None:
+    """Write a whole file that nobody else can read, whatever was there before. A link is not followed."""
+    flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(text)
+
+
+def user_key(environ: Mapping[str, str]) -> bytes:
+    """A key of this user's on this machine, made with the first call. It never travels."""
+
+    from shoal.files.local import LocalStorage
+
+    state = environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    storage = LocalStorage(make_private(os.path.join(state, "shoal", "key")))
+    if not storage.exists("key"):
+        storage.write_new("key", os.urandom(32))
+    return storage.read("key")
+
+
+def on_network(path: str) -> bool:
+    """Whether this path is, or would be, on a network file system. False where that is unknown."""
+    try:
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+            mounts = file.read()
+    except OSError:
+        return False
+    return is_network(file_system_of(os.path.realpath(path), mounts))
+
+
+def is_network(kind: str | None) -> bool:
+    """Whether a file system of this kind may be shared between machines. Any FUSE may be, so all count."""
+    return kind is not None and (kind in _NETWORK or kind.startswith("fuse."))
+
+
+def file_system_of(path: str, mounts: str) -> str | None:
+    """The kind of the file system that holds an absolute path, from the text of a mountinfo file."""
+    best, kind = -1, None
+    for line in mounts.splitlines():
+        before, separator, after = line.partition(" - ")
+        fields, kinds = before.split(" "), after.split(" ")
+        if not separator or len(fields) < 5:
+            continue
+        point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
+        if len(point) >= best and _is_inside(path, point):  # a later mount hides an earlier
+            best, kind = len(point), kinds[0]
+    return kind
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def name_aside(name: str) -> str:
+    """What a file is called until it is complete; another name each time."""
+    return f".{name[:_SHOWN]}.{os.urandom(4).hex()}.part"
+
+
+def is_aside(name: str) -> bool:
+    """Whether a file of this name is one that `name_aside` named: not complete yet, or never."""
+    return _ASIDE.fullmatch(name) is not None
+
+
+def pause(seconds: float) -> None:
+    """Wait for somebody else to let go of a file."""
+    time.sleep(seconds)
+
+
+@contextmanager
+def replacing(path: str, mode: str = "w", *, durable: bool = True, **options: Any) -> Iterator[IO[Any]]:
+    """A file to write aside; on a clean exit it is made durable and takes the place of `path` in one step.
+
+    After an error, `path` is as it was and nothing is left beside it. `durable=False` saves a sync: then a
+    power cut may leave the file empty, but nothing else does.
+    """
+    folder, name = os.path.split(path)
+    aside = os.path.join(folder, name_aside(name))
+    try:
+        with open(aside, mode, **options) as file:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(aside)
+        raise
+    if durable:
+        sync_folder(folder or ".")
+
+
+def write_text(path: str, text: str, *, durable: bool = True) -> None:
+    """Write a whole text file: afterwards it has the old content or the new, whatever happens in between."""
+    with replacing(path, durable=durable, encoding="utf-8", newline="", errors="replace") as file:
+        file.write(text)
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    """Write a whole file: afterwards it has the old content or the new, whatever happens in between."""
+    with replacing(path, "wb") as file:
+        file.write(data)
+
+
+def sync_file(path: str) -> None:
+    """Make what was written to this file durable. Not for one that SQLite has open: its locks would go."""
+    _sync(path, os.O_RDWR)
+
+
+def sync_folder(path: str) -> None:
+    """Make renames and new names in this folder durable, where the file system can."""
+    with suppress(OSError):
+        _sync(path, os.O_RDONLY)
+
+
+def _sync(path: str, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

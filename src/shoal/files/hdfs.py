@@ -15,13 +15,11 @@ from shutil import copyfileobj
 from typing import Any, BinaryIO, TypeVar
 
 from shoal.errors import AccessDenied, FileError, NotFound, SpecError, Unreachable
-from shoal.files.atomic import name_aside
 from shoal.files.base import PIECE_BYTES, Entry, Patience, checked_key, checked_prefix, joined
-from shoal.files.folders import Child, walk
-from shoal.files.forks import check_process
+from shoal.files.disk import name_aside
 from shoal.files.local import receiving, told
-from shoal.files.remote import open_pieces
-from shoal.files.retries import retried
+from shoal.files.patterns import Child, walk
+from shoal.files.remote import check_process, open_pieces, retried
 
 T = TypeVar("T")
 _PAGE = 1000

@@ -33,8 +33,7 @@ from urllib.request import (
 from shoal.errors import AccessDenied, FileError, NotFound, SpecError, Unreachable
 from shoal.files.base import PIECE_BYTES, Entry, Patience, checked_key, checked_prefix, joined
 from shoal.files.local import receiving
-from shoal.files.remote import open_pieces
-from shoal.files.retries import retried
+from shoal.files.remote import open_pieces, retried
 
 _IN_MEMORY_BYTES = 32 * 1024 * 1024
 _HANDLERS = (

@@ -12,9 +12,9 @@ from shutil import copyfileobj
 from typing import IO, BinaryIO, NamedTuple
 
 from shoal.errors import AccessDenied, FileError, NotFound
-from shoal.files.atomic import name_aside, replacing, sync_folder
 from shoal.files.base import Entry, checked_key, joined
-from shoal.files.folders import Child, walk
+from shoal.files.disk import name_aside, replacing, sync_folder
+from shoal.files.patterns import Child, walk
 
 _NO_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK))
 _AT_CWD, _NO_REPLACE = -100, 1  # of renameat2

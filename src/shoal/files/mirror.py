@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from shoal.errors import FileError, NotFound, ShoalError, Unreachable
-from shoal.files.atomic import is_aside
 from shoal.files.base import Entry, Storage, checked_prefix, joined
-from shoal.files.folders import Child, walk
+from shoal.files.disk import is_aside
 from shoal.files.local import LocalStorage
+from shoal.files.patterns import Child, walk
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -1,9 +1,12 @@
-"""Patterns of keys: `*`, `?` and `[...]` within a name, `**` for any number of folders. Matches text, reads nothing."""
+"""Patterns of keys (`*`, `?`, `[...]`, `**`), and the folders of a storage that can hold a match."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from shoal.files.base import Entry, checked_prefix, joined
 
 _MAGIC = frozenset("*?[")
 
@@ -54,3 +57,28 @@ def _fits(names: Sequence[str], parts: Sequence[str], hidden: bool, whole: bool)
     return (
         fnmatchcase(name, part) and (whole or len(parts) > 1) and _fits(names[1:], parts[1:], hidden, whole)
     )
+
+
+class Child(NamedTuple):
+    """Something in a folder: another folder, or a file as `entry`, whose key is not filled in."""
+
+    name: str
+    entry: Entry | None
+
+
+def walk(
+    children: Callable[[str], Iterator[Child]], prefix: str, pattern: str | None, *, hidden: bool = False
+) -> Iterator[Entry]:
+    """The files below a prefix. `children` gives what is in the folder with a key; nothing if it is not there."""
+    prefix = checked_prefix(prefix)
+    wanted = Pattern(pattern, hidden=hidden)
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        for child in children(joined(prefix, folder)):
+            below = joined(folder, child.name)
+            if child.entry is not None:
+                if wanted.matches(below):
+                    yield child.entry._replace(key=joined(prefix, below))
+            elif wanted.leads_to(below):
+                folders.append(below)

@@ -16,11 +16,9 @@ from typing import Any, BinaryIO, TypeVar
 from shoal.errors import AccessDenied, FileError, NotFound, SpecError, Unreachable
 from shoal.files.base import PIECE_BYTES, Entry, Patience, checked_key, checked_prefix, joined
 from shoal.files.credentials import boto_provider, s3_settings
-from shoal.files.forks import check_process
 from shoal.files.local import receiving, told
 from shoal.files.patterns import Pattern
-from shoal.files.remote import open_pieces
-from shoal.files.retries import retried, unreachable
+from shoal.files.remote import check_process, open_pieces, retried, unreachable
 
 T = TypeVar("T")
 _MOST_PARTS = 9000  # of 10,000 that S3 allows in one upload

@@ -1,12 +1,10 @@
-"""Turns in a storage: numbers that rise, each taken by one driver of a run, and what the one before can tell by.
-
-For drivers that may be cut off and come back. It is no lock: who has a later turn does not wait for the earlier ones,
-and a look at it is no fence for what is done after the look.
-"""
+"""Turns in a storage: rising numbers, each taken by one driver of a run; and points where tests suspend one."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -14,6 +12,10 @@ from shoal.errors import NotFound
 
 if TYPE_CHECKING:
     from shoal.files.base import Storage
+
+
+_wanted, _, _times = os.environ.get("SHOAL_SUSPEND_AT", "").partition(":")
+_left = int(_times or 1)
 
 
 class Turns(NamedTuple):
@@ -65,3 +67,12 @@ class FirstTurn(NamedTuple):
 
     def ensure(self) -> None:
         """It always is."""
+
+
+def suspended_at(point: str) -> None:
+    """Stop here, if this is the point that was asked for."""
+    global _left
+    if point == _wanted:
+        _left -= 1
+        if _left == 0:
+            os.kill(os.getpid(), signal.SIGSTOP)

@@ -18,10 +18,8 @@ from shoal.model.event import (
     WorkerLost,
     WorkerReady,
 )
-from shoal.model.factory import Factory
-from shoal.model.item import Item
-from shoal.model.node import Asks, Need, Node, Place
-from shoal.model.outcome import DEPTH, LogSlice, Outcome
+from shoal.model.item import DEPTH, Item, LogSlice, Outcome
+from shoal.model.node import Asks, Factory, Need, Node, Place
 from shoal.model.plan import Decision, ItemPlacement, MadeFor, Plan, Prediction
 from shoal.model.states import ItemState, LostCause, RunState
 

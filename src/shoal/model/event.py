@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from shoal.model.item import LogSlice, Outcome
 from shoal.model.node import Node, Place
-from shoal.model.outcome import LogSlice, Outcome
 from shoal.model.states import LostCause
 
 

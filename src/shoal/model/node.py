@@ -1,9 +1,9 @@
-"""A machine, what a worker needs of one, and the place it was given. Values only."""
+"""A machine, what a worker needs of one, the place it was given, and how it is made there. Values only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from shoal.units import format_size
 
@@ -70,3 +70,31 @@ class Place(NamedTuple):
     devices: tuple[str, ...] = ()
     """The GPUs that this worker may see: its own, or the one it has a share of. None are named where the system below
     chooses them when the worker starts (Ray)."""
+
+
+class Factory(NamedTuple):
+    """`target` is `module:name`; calling it in the worker with `arguments` gives the worker's runner.
+
+    Arguments are JSON values, so that any transport can carry them.
+    """
+
+    target: str
+    arguments: Mapping[str, Any] = {}
+    env: Mapping[str, str] = {}
+    """Environment variables that the worker sets before anything is imported."""
+    folder: str = ""
+    """Where the worker runs, and what it may import from, after the standard library."""
+    blob: str = ""
+    """A file of the driver's machine. Its content is one more argument, `blob`, for what is large."""
+
+
+class Packages(NamedTuple):
+    """What pip is to be given: lines of a requirements file without references to other files."""
+
+    lines: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """The lines that name packages; the others are options, which may hold secrets."""
+        return tuple(line for line in self.lines if not line.startswith("-"))

@@ -1,14 +1,16 @@
-"""What a run records beside its items: earlier attempts, events with their reasons, and what a session leaves."""
+"""What a run records beside its items: earlier attempts, events with their reasons, its sessions, and its end."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shoal.model.outcome import LogSlice
+from shoal.kinds import workloads
+from shoal.model.item import LogSlice
 
 NODE = "node "
 """Before the name of a node, as the subject of an event."""
+EXIT_CODES = {"succeeded": 0, "failed": 1, "stopped": 3, "interrupted": 1, "running": 0, "queued": 0}
 
 
 class Attempt(NamedTuple):
@@ -80,3 +82,42 @@ class Kept(NamedTuple):
             kind: self.document,
             "waits": self.waits,
         }
+
+
+class Summary(NamedTuple):
+    run: str
+    kind: str
+    state: str
+    items: Mapping[str, int]
+    seconds: float
+    predicted_seconds: Mapping[str, float] | None
+    results: str
+    best: Mapping[str, Any] | None
+    folder: str
+    workers: Sequence[WorkerUse] = ()
+    notes: Sequence[str] = ()
+    details: Mapping[str, Any] | None = None
+    """What the kind says of it: of an inference rows, errors, throughput, seconds by phase, what was chosen. Also there
+    under the name of the kind, as in the JSON form: `record.infer`."""
+
+    def __getattr__(self, name: str) -> Mapping[str, Any] | None:
+        if name not in workloads():
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self.details if name == self.kind else None
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.state]
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form. Fields may be added, never renamed."""
+        document = self._asdict()
+        document["items"] = {
+            state: self.items.get(state, 0)
+            for state in ("done", "failed", "cached", "pruned", "stopped", "waiting", "running")
+        }
+        document["workers"] = [use._asdict() for use in self.workers]
+        document["notes"] = list(self.notes)
+        if (details := document.pop("details")) is not None:
+            document[self.kind] = details
+        return document

@@ -1,15 +1,13 @@
-"""How long an item will take, learned from those that ended: by equal content first, then by its parameters.
-
-A pure ask-and-tell value: it is told durations and asked for expectations; it never measures.
-"""
+"""How long items and whole runs will take, learned from what ended; and how much a worker gets at once."""
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from shoal.model import Item
+from shoal.model import Item, Prediction
 from shoal.model.item import HIDDEN
 
 SMOOTHING = 2.0
@@ -18,6 +16,20 @@ SHORT_S = 0.001
 """Items shorter than this are too short for their order to matter, and too many to think about each."""
 MOST_VALUES = 2000
 """Distinct values of one column beyond which it is no longer a category worth remembering."""
+SURE = 1.645
+"""Standard deviations on each side that hold nine out of ten."""
+HORIZON_S = 0.05
+"""A worker has about this much work ahead of it, no more: what it holds, another cannot take."""
+MOST_ITEMS = 1000
+FIRST = 1
+IDLE_SHARE = 0.06
+"""A worker may be idle for this share of an item's time while the next one is on its way."""
+
+PLENTY = 10_000
+"""So many waiting items are enough to choose the longest from."""
+
+SYNC_S = 0.01
+"""About how long it takes until a new item is durable, before which no worker gets it."""
 
 
 class _Mean:
@@ -121,3 +133,65 @@ class Durations:
 
 def _key(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else repr(value)
+
+
+def makespan(durations: Sequence[float], workers: int) -> float:
+    """Seconds that longest-first list scheduling takes: what the pool does when it knows the durations."""
+    ends = [0.0] * max(1, min(workers, len(durations) or 1))
+    for seconds in sorted(durations, reverse=True):
+        heapq.heapreplace(ends, ends[0] + seconds)
+    return max(ends)
+
+
+def lower_bound(durations: Sequence[float], workers: int) -> float:
+    """No schedule is shorter than this."""
+    return max(sum(durations) / max(workers, 1), max(durations, default=0.0))
+
+
+def predict(durations: Sequence[float], spread_s: float, workers: int, overhead_s: float) -> Prediction:
+    """A run's seconds. `spread_s` is the standard deviation of one item around its expectation."""
+    return interval(makespan(durations, workers) + overhead_s, spread_s, len(durations), workers)
+
+
+def interval(middle: float, spread_s: float, items: int, workers: float) -> Prediction:
+    """A range around the most likely seconds: what items may differ by, and what a machine may."""
+    per_worker = max(1.0, items / max(workers, 1.0))
+    wide = SURE * spread_s * math.sqrt(per_worker) + 0.05 * middle + 0.1
+    return Prediction(max(0.0, middle - wide), middle, middle + wide)
+
+
+def remaining(expected: Iterable[float], running: Iterable[float], workers: int) -> float:
+    """Seconds until everything is done: what waits and what is left of what runs, spread over the workers."""
+    left = list(running)
+    total = sum(expected) + sum(left)
+    return max(total / max(workers, 1), max(left, default=0.0))
+
+
+def at_least(mean_s: float | None, latency_s: float) -> int:
+    """How many items a worker should have whatever they take: the next one, too, where it would be long on its way."""
+    return 1 if mean_s is None or latency_s <= IDLE_SHARE * mean_s else 2
+
+
+def ahead(mean_s: float | None, waiting: int, workers: int, latency_s: float = 0.0, least: int = 1) -> int:
+    """How many items a worker should have in all, the running one included; `least` where there are enough for all.
+
+    One while nothing is known; then what fits the horizon; at the end an even share of what is left. `latency_s` is
+    how long a worker that has nothing waits for what it is given.
+    """
+    share = waiting / (2 * max(workers, 1))
+    if mean_s is None:
+        return max(FIRST, least if waiting >= workers else 1)
+    by_time = HORIZON_S / max(mean_s, HORIZON_S / MOST_ITEMS)
+    by_time = max(by_time, at_least(mean_s, latency_s), least)
+    fair = max(int(share) + 1, least if waiting >= workers else 1)
+    return max(1, min(MOST_ITEMS, int(by_time), fair))
+
+
+def in_reserve(mean_s: float | None, within_s: float) -> int:
+    """How many items more a worker will take `within_s`: they should be durable before it asks for them.
+
+    None where items are so long that it may wait for a sync: what is chosen later is chosen knowing more.
+    """
+    if mean_s is None or IDLE_SHARE * mean_s >= SYNC_S:
+        return 0
+    return min(MOST_ITEMS, 1 + int(within_s / max(mean_s, HORIZON_S / MOST_ITEMS)))

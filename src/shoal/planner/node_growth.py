@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shoal.model import Decision, Plan, Prediction
-from shoal.planner.usl import Usl
+from shoal.planner.scalability import Usl
 from shoal.units import format_seconds
 
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from shoal import words
-from shoal.api.display import time_spent
 from shoal.api.views.overview import Overview
 from shoal.reports import charts
 from shoal.reports.markup import Content, Markup, join, table, tag, text
@@ -113,11 +112,11 @@ def workers(found: Overview) -> Markup:
     """Where the time of the last session's workers went."""
     if not found.workers:
         return Markup()
-    uses = time_spent.rows(found.workers)
-    rows: list[tuple[Content, ...]] = [tuple(use[name] for name in time_spent.COLUMNS) for use in uses]
+    uses = words.time_rows(found.workers)
+    rows: list[tuple[Content, ...]] = [tuple(use[name] for name in words.TIME_COLUMNS) for use in uses]
     return section(
         "Where the time went",
-        table(time_spent.COLUMNS, rows, right=("start-up", "work", "idle", "items")),
+        table(words.TIME_COLUMNS, rows, right=("start-up", "work", "idle", "items")),
         tag(
             "p",
             "Start-up is what a worker needed until it could take work, work what its items took, idle the rest of its"

@@ -9,15 +9,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
-from shoal.spec.cell import RESERVED, Cell
+from shoal.spec.command import RESERVED, Cell
 
 if TYPE_CHECKING:
     from shoal.spec.cluster import Cluster, ClusterNode, Location, Scale
     from shoal.spec.infer import Infer, Postprocess, Preprocess, Tune
     from shoal.spec.loader import ANY
-    from shoal.spec.search import SearchRange
     from shoal.spec.shared_sections import ImagePreparation, Input, ModelFile, Output
-    from shoal.spec.sweep import Objective, Run, Sweep, Trials
+    from shoal.spec.sweep import Objective, Run, SearchRange, Sweep, Trials
     from shoal.spec.workload import Limits, Placement, Resources, Spec, Workload
 
 StrPath: TypeAlias = "str | os.PathLike[str]"
@@ -31,7 +30,7 @@ _LATE = {
         ("ImagePreparation", "Infer", "Input", "ModelFile", "Output", "Postprocess", "Preprocess", "Tune"),
         "infer",
     ),
-    "SearchRange": "search",
+    "SearchRange": "sweep",
 }
 
 __all__ = [

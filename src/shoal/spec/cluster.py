@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, NamedTuple
 
-from shoal.spec import probe
-from shoal.spec.nodes import Node
-from shoal.spec.problems import Problems
-from shoal.spec.reader import INVALID, Reader, join
+from shoal.spec.nodes import Node, Problems
 from shoal.spec.readers import DURATION, LATENCY, SIZE, Choice, Flag, ListOf, MapOf, Number, Text, Whole
-from shoal.spec.records import Record
-from shoal.spec.sections import Found, Section, key, section
+from shoal.spec.sections import INVALID, Found, Reader, Record, Section, join, key, section
 from shoal.spec.workload import LABELS, Spec
 
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+_IPV6 = r"\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?\]"
+_PORT = r"[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+PATTERN = rf"(?:{_NAME}|{_IPV6})(?::(?:{_PORT}))?"
+EXPECTED = "what to measure the round trip to: a host and a port such as gateway.home:22, or only a host"
 _HOST = Text("the name or address of a host", r"[^\s-]\S*")
 _PYTHON = Text("the path or name of a Python", r"[^\s-]\S*")
 _IMAGE = Text("the name of a container image", r"[a-z0-9][a-zA-Z0-9._/:@-]{0,254}")
 _NAMESPACE = Text("a Kubernetes namespace such as research", r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _CONTEXT = Text("the name of a context", r"[^\s-]\S*")
-_PROBE = Text(probe.EXPECTED, probe.PATTERN)
+_PROBE = Text(EXPECTED, PATTERN)
 
 
 _ONLY_WITH_PROVIDER = {
@@ -169,3 +171,20 @@ def _check_nodes(found: Found, nodes: tuple[ClusterNode, ...]) -> None:
             found.problems.add(
                 f"expected one head, found {heads[0]!r} too", node=place, path=f"nodes.{i}.head"
             )
+
+
+class Probe(NamedTuple):
+    """A port is connected to; a host without one is sent an echo request."""
+
+    host: str
+    port: int | None = None
+
+
+def parse_probe(text: str) -> Probe:
+    """An IPv6 address stands in brackets: `[2001:db8::1]:22`. What cannot be read is a ValueError with a sentence."""
+    if not re.fullmatch(PATTERN, text):
+        raise ValueError(f"expected {EXPECTED}, found {text!r}")
+    if text.endswith("]"):
+        return Probe(text[1:-1])
+    host, _, port = text.rpartition(":")
+    return Probe(host.strip("[]"), int(port)) if host else Probe(text)

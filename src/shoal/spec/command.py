@@ -1,7 +1,4 @@
-"""Command lines with `{column}` in them: split like a shell does, then filled in. Nothing is run here.
-
-A value that is filled in is never split, parsed or filled again: it stays within the one argument it is in.
-"""
+"""Cells (a value of a parameter, with its exact text) and command lines with `{column}` in them. Runs nothing."""
 
 from __future__ import annotations
 
@@ -9,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from shoal.spec.cell import Cell, text_of
-
 _BRACES = re.compile(r"\{\{|\}\}|\{[^{}]*\}|[{}]")
 _QUOTED_OR_ESCAPED = r"""(?s)'[^']*'|"(?:\\.|[^"\\])*"|\\."""
 _HOLE = re.compile("\0([0-9]+)\0")
+RESERVED = ("item", "state", "attempt", "node", "started", "seconds", "error")
+"""Columns that every result row has; a parameter may not be called like one of them."""
 
 
 class Column(NamedTuple):
@@ -93,3 +90,28 @@ def _argument(word: str, pieces: Sequence[str | Column]) -> Argument:
         elif piece != "":
             parts.append(piece)
     return tuple(parts)
+
+
+class Cell(NamedTuple):
+    """`value` is typed (a blank is None); `text` is as it was written (a blank is empty)."""
+
+    value: Any
+    text: str
+
+    @classmethod
+    def of(cls, value: Any) -> Cell:
+        """The cell for a value that was never written down, such as one from Python or a sampler."""
+        return cls(value, text_of(value))
+
+
+def text_of(value: Any) -> str:
+    """How a value that comes without a text is written: as in a workload file."""
+    if isinstance(value, str):
+        return str(value)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return f"{value:+}".replace("+nan", ".nan").replace("+", "").replace("inf", ".inf")
+    return str(value)

@@ -7,12 +7,21 @@ from typing import Any, ClassVar
 
 from shoal import units
 from shoal.errors import nearest
-from shoal.spec.alternatives import OneOf, Several
-from shoal.spec.nodes import Node
-from shoal.spec.problems import Problems
-from shoal.spec.readers import SIZE, Choice, Flag, ListOf, Number, Plain, Quantity, Text, Whole
-from shoal.spec.records import Record
-from shoal.spec.sections import Found, Section, key, section
+from shoal.spec.nodes import Node, Problems
+from shoal.spec.readers import (
+    SIZE,
+    Choice,
+    Flag,
+    ListOf,
+    Number,
+    OneOf,
+    Plain,
+    Quantity,
+    Several,
+    Text,
+    Whole,
+)
+from shoal.spec.sections import Found, Record, Section, key, section
 from shoal.spec.shared_sections import FUNCTION, ImagePreparation, Input, ModelFile, Output
 from shoal.spec.workload import Limits, Workload, check_gpus
 

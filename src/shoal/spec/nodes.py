@@ -1,18 +1,24 @@
-"""The tree that a workload is before it has a meaning: scalars, lists and maps that know where they stand.
-
-Nodes are made from YAML text (`yaml_nodes`), from `--set` (`overrides`) or from Python data (`python_nodes`).
-"""
+"""The tree that a file is before it has a meaning: nodes that know their lines, and all problems, gathered."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from shoal.errors import Problem, SpecError
 
 Scalar: TypeAlias = str | int | float | bool | None
 
 DEEPEST = 50
 
 _WORDS: dict[str, Scalar] = {"": None, "~": None}
+SET: Final = "--set "
+"""How the origin of a value starts that was given on the command line."""
+
+_SHOWN = 25
+_LAST = 1 << 62
+
+
 _WORDS |= dict.fromkeys(("null", "Null", "NULL"))
 _WORDS |= dict.fromkeys(("true", "True", "TRUE"), True)
 _WORDS |= dict.fromkeys(("false", "False", "FALSE"), False)
@@ -81,3 +87,47 @@ def describe(node: Node) -> str:
         return "nothing"
     text = repr(value) if isinstance(value, str) else node.text
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+class Problems:
+    """Problems in the order of the file, those of `--set` last. Adding one never raises."""
+
+    def __init__(self, label: str = "") -> None:
+        self.label = label
+        self._found: dict[Problem, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, message: str, *, node: Node | None = None, path: str = "", hint: str | None = None) -> None:
+        """Note a problem of the value at `path`, which `node` was given for."""
+        where = node.where if node else self.label
+        if where.startswith((f"{SET}{path}=", f"{SET}{path} ")):
+            path = ""
+        sentence = _printable(": ".join(part for part in (where, path, message) if part))
+        line = node.line if node else 0
+        self._found.setdefault(Problem(sentence, hint), _LAST if where.startswith(SET) else line)
+
+    def raise_any(self) -> None:
+        """Raise one SpecError for all problems, if there are any."""
+        if not self._found:
+            return
+        found = sorted(self._found, key=lambda problem: self._found[problem])
+        if len(found) == 1:
+            raise SpecError(found[0].message, hint=found[0].hint, problems=found)
+        lines = [f"{len(found)} problems in {self.label or 'the workload'}"]
+        lines += [f"  {problem.message}" + _aside(problem.hint) for problem in found[:_SHOWN]]
+        if len(found) > _SHOWN:
+            lines.append(f"  and {len(found) - _SHOWN} more")
+        raise SpecError("\n".join(lines), problems=found)
+
+
+def _printable(text: str) -> str:
+    """A problem is one line, whatever is in the names and values that it mentions."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _aside(hint: str | None) -> str:
+    return f". {hint}" if hint else ""

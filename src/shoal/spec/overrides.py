@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shoal.spec.nodes import Node, describe, resolve, usable
-from shoal.spec.problems import SET, Problems
-from shoal.spec.yaml_nodes import compose
+from shoal.spec.loader import compose
+from shoal.spec.nodes import SET, Node, Problems, describe, resolve, usable
 
 _SEGMENT = r'(?:"[^"]*"|[^.="]+)'
 _PATH = re.compile(rf"({_SEGMENT}(?:\.{_SEGMENT})*)=(.*)", re.DOTALL)

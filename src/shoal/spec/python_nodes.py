@@ -8,9 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.spec.cell import text_of
-from shoal.spec.nodes import DEEPEST, LONGEST_NUMBER, Node, usable
-from shoal.spec.problems import Problems
+from shoal.spec.command import text_of
+from shoal.spec.nodes import DEEPEST, LONGEST_NUMBER, Node, Problems, usable
 
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 

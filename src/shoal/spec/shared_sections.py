@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from shoal.spec.alternatives import NORMALIZATIONS, Normalization, Several
-from shoal.spec.readers import Choice, Flag, Number, Text, Whole
+from shoal.spec.readers import NORMALIZATIONS, Choice, Flag, Normalization, Number, Several, Text, Whole
 from shoal.spec.sections import Found, Section, key, section
 
 FUNCTION = Text(

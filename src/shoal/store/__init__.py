@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shoal.store.driver import RunLock, is_locked
 from shoal.store.home import (
     ensure_own,
     find_home,
@@ -13,15 +14,12 @@ from shoal.store.home import (
     run_ids,
     say_whose,
 )
-from shoal.store.index import list_runs, remove
+from shoal.store.index import RunSummary, list_runs, remove
+from shoal.store.items import Columns, ItemRecord, Report, result_row
 from shoal.store.journal import SqliteJournal
-from shoal.store.lock import RunLock, is_locked
 from shoal.store.memory_journal import MemoryJournal
-from shoal.store.records import ItemRecord, Report
-from shoal.store.rows import Columns, result_row
 from shoal.store.run import RunStore
 from shoal.store.run_reader import RunInfo
-from shoal.store.summary import RunSummary
 
 __all__ = [
     "Columns",

@@ -1,19 +1,22 @@
-"""Where runs are kept: the `.shoal` folder, and the runs in it by id, prefix or name. Creates no run."""
+"""Where runs are kept: the `.shoal` folder, runs by id, prefix or name, and stubs of those that were detached."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
+from typing import NamedTuple
 
 from shoal.errors import NotFound, RunElsewhere, SpecError, nearest
-from shoal.files import make_closed, why_not_ours
-from shoal.store.stubs import stubs
+from shoal.files import make_closed, why_not_ours, write_bytes, write_text
+from shoal.model import RunState
 
 FOLDER = ".shoal"
 VARIABLE = "SHOAL_HOME"
 _HINT = "Set SHOAL_HOME to a folder that can be written."
+STUBS = "detached"
 
 
 def find_home(cwd: str, environ: Mapping[str, str]) -> str:
@@ -192,3 +195,60 @@ def _is_close(text: str, ids: list[str]) -> bool:
     from difflib import get_close_matches
 
     return bool(get_close_matches(text, ids, n=1))
+
+
+class Stub(NamedTuple):
+    """A run whose folder is on a cluster."""
+
+    run: str
+    kind: str
+    name: str
+    cluster: str
+    """The cluster file."""
+    workload: str
+    """The workload file here, which is shipped again when the run is resumed."""
+    created: float
+    state: RunState = RunState.QUEUED
+    seconds: float = 0.0
+
+
+def keep(home: str, stub: Stub) -> None:
+    if not os.path.isdir(os.path.join(home, STUBS)):
+        make_closed(os.path.join(home, STUBS))
+    write_text(_path(home, stub.run), json.dumps(stub._asdict()), durable=False)
+
+
+def stubs(home: str) -> list[Stub]:
+    """All of them; one that cannot be read is left out."""
+    try:
+        names = sorted(os.listdir(os.path.join(home, STUBS)))
+    except OSError:
+        return []
+    found = (find(home, name.removesuffix(".json")) for name in names if name.endswith(".json"))
+    return [stub for stub in found if stub is not None]
+
+
+def find(home: str, run: str) -> Stub | None:
+    try:
+        with open(_path(home, run), encoding="utf-8") as file:
+            found = Stub(**json.load(file))
+            return found._replace(state=RunState(found.state))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def keep_report(home: str, run: str, page: bytes) -> str:
+    """A copy of the report of this run; its path."""
+    path = _path(home, run, "html")
+    write_bytes(path, page)
+    return path
+
+
+def forget(home: str, run: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(_path(home, run, "html"))
+    os.unlink(_path(home, run))
+
+
+def _path(home: str, run: str, ending: str = "json") -> str:
+    return os.path.join(home, STUBS, f"{run}.{ending}")

@@ -10,16 +10,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from shoal.files.suspension import suspended_at
+from shoal.files.turns import suspended_at
 from shoal.model import Item, ItemState, LogSlice, LostCause, Outcome
 from shoal.model.item import HIDDEN
 from shoal.model.record import Attempt
 from shoal.model.states import FINAL
-from shoal.store import meta
+from shoal.store import schema
 from shoal.store.driver import Driver, taken_over
-from shoal.store.encode import encode, number
-from shoal.store.records import no_items
-from shoal.store.schema import ATTEMPT_COLUMNS, ITEM_COLUMNS
+from shoal.store.items import no_items
+from shoal.store.schema import ATTEMPT_COLUMNS, ITEM_COLUMNS, encode, number
 from shoal.store.sqlite import clean, in_our_words, transaction
 
 _STATE, _ATTEMPT, _USED, _NODE, _STARTED, _ERROR = 6, 7, 8, 9, 10, 13  # places in a row of ITEM_COLUMNS
@@ -69,7 +68,7 @@ class SqliteJournal:
 
     def reload(self) -> None:
         """Read what is committed anew. The buffers must be empty."""
-        known = meta.read(self._connection, _KEYS)
+        known = schema.read(self._connection, _KEYS)
         self._counts: dict[str, int] = no_items() | known.get("counts", {})
         self._params: dict[str, None] = dict.fromkeys(known.get("params", ()))
         self._metrics: dict[str, None] = dict.fromkeys(known.get("metrics", ()))
@@ -93,7 +92,7 @@ class SqliteJournal:
             keep_attempts(self._connection, "state IN ('running','stopped')")
             self._connection.execute("UPDATE items SET state='waiting' WHERE state IN ('running','stopped')")
             self._counts = count_again(self._connection)
-            meta.write(self._connection, {"counts": self._counts})
+            schema.write(self._connection, {"counts": self._counts})
 
     def add(self, items: Sequence[Item]) -> None:
         """New items, waiting. One that is there already is left as it is."""
@@ -207,7 +206,7 @@ class SqliteJournal:
                 connection.executemany(_EVENT, self._events)
             if not exact:
                 self._counts = count_again(connection)
-            meta.write(connection, self._summary())
+            schema.write(connection, self._summary())
         self._named = (len(self._params), len(self._metrics))
         self._highest = max(self._highest, max(self._new, default=0))
         for buffer in (self._new, self._ended, self._moved):
@@ -301,9 +300,9 @@ class SqliteJournal:
 
 def ensure_turn(connection: sqlite3.Connection, run: str, turn: int) -> None:
     """Raise `TakenOver` where the record is at another turn. Inside a transaction that writes, this is the fence."""
-    found = meta.read_one(connection, "turn")
+    found = schema.read_one(connection, "turn")
     if found != turn:
-        raise taken_over(run, found, Driver.read(meta.read_one(connection, "driver", {})))
+        raise taken_over(run, found, Driver.read(schema.read_one(connection, "driver", {})))
 
 
 def keep_attempts(

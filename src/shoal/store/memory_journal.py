@@ -12,7 +12,7 @@ from shoal.errors import TakenOver
 from shoal.model import Item, ItemState, LogSlice, LostCause, Outcome
 from shoal.model.record import Attempt, RunEvent
 from shoal.model.states import FINAL, UNFINISHED
-from shoal.store.records import ItemRecord, Report, no_items
+from shoal.store.items import ItemRecord, Report, no_items
 
 
 class _Record:

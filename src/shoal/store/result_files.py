@@ -1,7 +1,4 @@
-"""`results.csv` and `results.parquet`: the result rows as files, streamed, each replaced as a whole.
-
-Two passes over the items: one writes the CSV and learns each column's type, one writes the Parquet.
-"""
+"""`results.csv` and `results.parquet`: the result rows as files, streamed, each replaced as a whole."""
 
 from __future__ import annotations
 
@@ -9,15 +6,15 @@ import csv
 import json
 import os
 import sqlite3
-from collections.abc import Collection, Iterator
-from itertools import chain, islice
+from array import array
+from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate, chain, islice
 from typing import IO, Any
 
 from shoal.files import replacing
-from shoal.spec.cell import text_of
-from shoal.store import arrow
-from shoal.store.encode import readable
-from shoal.store.rows import Columns, Result, read_columns, results, timestamp
+from shoal.spec.command import text_of
+from shoal.store.items import Columns, Result, read_columns, results, timestamp
+from shoal.store.schema import readable
 from shoal.store.sqlite import clean
 
 _GROUP = 20_000
@@ -131,7 +128,7 @@ def _tables(connection: sqlite3.Connection, columns: Columns, schema: Any) -> It
     texts = {name for name, kind in kinds if pyarrow.types.is_string(kind)}
     for group in _groups(connection):
         values = _columnar(group, columns, texts)
-        arrays = [arrow.column(each, kind) for each, kind in zip(values, schema.types, strict=True)]
+        arrays = [column(each, kind) for each, kind in zip(values, schema.types, strict=True)]
         yield pyarrow.Table.from_arrays(arrays, schema=schema)
         del group, arrays  # before the next group is read
 
@@ -204,3 +201,33 @@ def _as_texts(values: list[Any], exact: list[str | None]) -> list[str | None]:
 
 def _text(value: Any) -> str:
     return json.dumps(value) if isinstance(value, (dict, list)) else text_of(value)
+
+
+def column(values: Sequence[Any], kind: Any) -> Any:
+    """An array of the kind bool, int64, float64 or string. None is null; every other value fits the kind."""
+    import pyarrow
+
+    nulls = sum(value is None for value in values)
+    validity = pyarrow.py_buffer(_bits([value is not None for value in values])) if nulls else None
+    data = [pyarrow.py_buffer(part) for part in _buffers(values, str(kind))]
+    return pyarrow.Array.from_buffers(kind, len(values), [validity, *data], nulls)
+
+
+def _buffers(values: Sequence[Any], kind: str) -> list[bytes | array[Any]]:
+    if kind == "bool":
+        return [_bits([bool(value) for value in values])]
+    if kind == "int64":
+        return [array("q", (0 if value is None else value for value in values))]
+    if kind == "double":
+        return [array("d", (0.0 if value is None else value for value in values))]
+    texts = [b"" if value is None else value.encode("utf-8", "surrogateescape") for value in values]
+    return [array("i", accumulate(map(len, texts), initial=0)), b"".join(texts)]
+
+
+def _bits(flags: Sequence[bool]) -> bytes:
+    """One bit each, the lowest first."""
+    packed = bytearray((len(flags) + 7) // 8)
+    for position, flag in enumerate(flags):
+        if flag:
+            packed[position >> 3] |= 1 << (position & 7)
+    return bytes(packed)

@@ -16,18 +16,15 @@ from shoal.errors import NotFound, RunLocked, SpecError, TakenOver, nearest
 from shoal.files import make_closed, write_text
 from shoal.model import Item, Plan, RunState
 from shoal.model.record import Kept
-from shoal.store import index, meta
-from shoal.store.driver import UNDRIVEN, Driver
-from shoal.store.encode import plain
+from shoal.store import index, schema
+from shoal.store.driver import UNDRIVEN, Driver, RunLock, locked
 from shoal.store.home import cannot_make, make_home, run_folder, run_ids
+from shoal.store.index import RunSummary, summarize, worked
+from shoal.store.items import no_items
 from shoal.store.journal import SqliteJournal, count_again, ensure_turn, keep_attempts
-from shoal.store.lock import RunLock, locked
-from shoal.store.migration import migrate
-from shoal.store.records import no_items
 from shoal.store.run_reader import RunReader
-from shoal.store.schema import VERSION, known_version, make_tables, opened_to_read
+from shoal.store.schema import VERSION, known_version, make_tables, migrate, opened_to_read, plain
 from shoal.store.sqlite import BUSY_MS, build, connect, in_our_words, store_error, transaction
-from shoal.store.summary import RunSummary, summarize, worked
 
 _NAME_TRIES = 200
 
@@ -137,12 +134,12 @@ class RunStore(RunReader):
         """
         try:
             with transaction(self._connection):
-                known = meta.read(self._connection, ("turn", "seconds", "began", "last", "started"))
+                known = schema.read(self._connection, ("turn", "seconds", "began", "last", "started"))
                 if known["turn"] >= number:
                     raise locked(self.run, os.path.join(self.folder, "lock"))
                 values = {"turn": number, "driver": driver._asdict(), "heard": now}
                 values |= {"seconds": worked(known), "began": None}
-                meta.write(self._connection, values | (_running(known, now) if begin else {}))
+                schema.write(self._connection, values | (_running(known, now) if begin else {}))
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise store_error(error, self._path, self.run) from error
@@ -181,7 +178,7 @@ class RunStore(RunReader):
         """Record the run's state durably. `running` starts the clock of this driver, any end stops it."""
         state = RunState(state)
         with self._changing():
-            known = meta.read(self._connection, ("started", "began", "seconds", "last"))
+            known = schema.read(self._connection, ("started", "began", "seconds", "last"))
             values: dict[str, Any] = {"state": state}
             if state is RunState.RUNNING:
                 values = _running(known, now)
@@ -190,7 +187,7 @@ class RunStore(RunReader):
                     worked(known | {"last": now}) if known.get("began") is not None else known["seconds"]
                 )
                 values |= {"seconds": seconds, "began": None, "ended": now}
-            meta.write(self._connection, values)
+            schema.write(self._connection, values)
         self._note()
 
     def _note(self) -> None:
@@ -202,9 +199,9 @@ class RunStore(RunReader):
     def keep(self, kept: Kept) -> None:
         """Keep this with the run, durably, in place of what was kept before."""
         with self._changing():
-            kind = meta.read_one(self._connection, "kind")
+            kind = schema.read_one(self._connection, "kind")
             values = kept.values(kind)
-            meta.write(self._connection, {meta.NOTE + name: value for name, value in values.items()})
+            schema.write(self._connection, {schema.NOTE + name: value for name, value in values.items()})
 
     def save_plan(self, plan: Plan) -> None:
         """Write `plan.json`, and remember the number of items and the prediction."""
@@ -240,7 +237,7 @@ class RunStore(RunReader):
                 " metrics=NULL, error=NULL WHERE state='failed' AND seq=?",
                 again,
             )
-            meta.write(self._connection, {"counts": count_again(self._connection)})
+            schema.write(self._connection, {"counts": count_again(self._connection)})
         if self._journal is not None:
             self._journal.reload()
         return len(again)
@@ -275,7 +272,7 @@ class RunStore(RunReader):
 
     def _write_meta(self, values: Mapping[str, Any]) -> None:
         with self._changing():
-            meta.write(self._connection, values)
+            schema.write(self._connection, values)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -316,7 +313,7 @@ def _running(known: Mapping[str, Any], now: float) -> dict[str, Any]:
 
 def _fill(connection: sqlite3.Connection, known: Mapping[str, Any]) -> None:
     make_tables(connection)
-    meta.write(connection, known)
+    schema.write(connection, known)
 
 
 def _new_folder(home: str, name: str, token: Callable[[], str]) -> tuple[str, str]:

@@ -1,11 +1,9 @@
-"""A second copy of a run's folder in a storage, so that it survives the machine that drives it.
-
-Each turn has a copy of its own, `copies/TURN/`, so that a driver that was cut off and writes late spoils nothing. It
-counts once its record is there, which goes last; then those of earlier turns are removed.
-"""
+"""A second copy of a run's folder in a storage, so that it survives its machine; where a folder came from."""
 
 from __future__ import annotations
 
+import hmac
+import json
 import os
 import shutil
 import sqlite3
@@ -16,9 +14,7 @@ from pathlib import Path
 from shoal.errors import NotFound, SpecError, StoreError
 from shoal.files import Storage, make_closed, write_text
 from shoal.files.mirror import State, mirror_down, mirror_up
-from shoal.files.suspension import suspended_at
-from shoal.files.turns import Turns
-from shoal.store import origin
+from shoal.files.turns import Turns, suspended_at
 from shoal.store.driver import UNDRIVEN, Driver
 from shoal.store.home import make_home, run_folder
 from shoal.store.run import RunStore
@@ -33,6 +29,8 @@ _COPIES = "copies"
 _TURNS = "turns"
 _APART = (_TURNS, _COPIES, "drivers")
 """What is beside a copy of 0.1, which lies where the copies of turns do now, and is no part of it."""
+_SEAL = "seal"
+_ORIGIN = "origin"
 
 
 def turns_of(storage: Storage, run: str) -> Turns:
@@ -135,7 +133,7 @@ def bring_back(storage: Storage, run: str, home: str) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     make_closed(aside)
     mirror_down(storage, prefix, aside, exclude=None if turn else _is_apart)
-    origin.mark(aside, storage.url)
+    mark(aside, storage.url)
     write_text(os.path.join(aside, UNDRIVEN), "", durable=False)
     folder = run_folder(home, run)
     if os.path.lexists(folder):
@@ -156,3 +154,50 @@ def _turn_of(key: str, copies: str) -> int | None:
 
 def _prefix(run: str) -> str:
     return f"runs/{run}"
+
+
+def mark(folder: str, url: str) -> None:
+    """Write down that this folder was brought back from there."""
+    write_text(os.path.join(folder, _ORIGIN), url)
+
+
+def seal(store: RunStore, key: bytes, files: Sequence[str]) -> None:
+    """This user starts what is there now: the spec, the document, and these files of the folder."""
+    write_text(os.path.join(store.folder, _SEAL), _digest(store, key, files))
+
+
+def source(folder: str) -> str | None:
+    """The storage that this folder was brought back from; None for one that was made here."""
+    return _text(os.path.join(folder, _ORIGIN))
+
+
+def is_sealed(store: RunStore, key: bytes, files: Sequence[str]) -> bool:
+    """Whether this user sealed it, and it is what it was then."""
+    found = _text(os.path.join(store.folder, _SEAL)) or ""
+    return hmac.compare_digest(found.encode(), _digest(store, key, files).encode())
+
+
+def _digest(store: RunStore, key: bytes, files: Sequence[str]) -> str:
+    parts = [
+        store.run.encode(),
+        store.spec_text.encode("utf-8", "replace"),
+        json.dumps(store.document).encode(),
+    ]
+    for name in files:
+        try:
+            with open(os.path.join(store.folder, name), "rb") as file:
+                parts.append(file.read())
+        except FileNotFoundError:
+            parts.append(b"")
+    made = hmac.new(key, digestmod="sha256")
+    for part in parts:
+        made.update(len(part).to_bytes(8, "big") + part)
+    return made.hexdigest()
+
+
+def _text(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(4096)
+    except FileNotFoundError:
+        return None

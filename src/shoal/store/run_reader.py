@@ -12,14 +12,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from shoal.model import Item, ItemState, RunState
 from shoal.model.record import Attempt, Kept, RunEvent
-from shoal.store import items, meta, rows
-from shoal.store.driver import Driver
+from shoal.store import items, schema
+from shoal.store.driver import Driver, is_locked, owner
 from shoal.store.home import run_folder
-from shoal.store.lock import is_locked, owner
-from shoal.store.records import ItemRecord, Report
-from shoal.store.rows import Row
+from shoal.store.index import summarize, worked
+from shoal.store.items import ItemRecord, Report, Row
 from shoal.store.sqlite import in_our_words
-from shoal.store.summary import summarize, worked
 
 T = TypeVar("T")
 
@@ -79,7 +77,7 @@ class RunReader:
         )
         with self._guard():
             summary = summarize(self._connection, self.folder)
-            known = meta.read(self._connection, (*keys, "objective", "best"))
+            known = schema.read(self._connection, (*keys, "objective", "best"))
             counts, best = self.counts(), known.get("best")
             seconds = summary.seconds
             if now is not None and summary.state is RunState.RUNNING:
@@ -105,19 +103,19 @@ class RunReader:
     def document(self) -> dict[str, Any]:
         """What `create` was given for resume."""
         with self._guard():
-            found: dict[str, Any] = meta.read_one(self._connection, "document")
+            found: dict[str, Any] = schema.read_one(self._connection, "document")
             return found
 
     @property
     def spec_text(self) -> str:
         with self._guard():
-            return str(meta.read_one(self._connection, "spec"))
+            return str(schema.read_one(self._connection, "spec"))
 
     def kept(self) -> Kept:
         """What its sessions left for people to look at."""
         with self._guard():
-            kind = meta.read_one(self._connection, "kind")
-            return Kept.read(kind, meta.read_notes(self._connection))
+            kind = schema.read_one(self._connection, "kind")
+            return Kept.read(kind, schema.read_notes(self._connection))
 
     def results_path(self) -> str:
         """Where the results are, or will be."""
@@ -126,24 +124,24 @@ class RunReader:
     def counts(self) -> dict[str, int]:
         """How many items are in each state; no item is read for it."""
         with self._guard():
-            found: dict[str, int] = meta.read_one(self._connection, "counts")
+            found: dict[str, int] = schema.read_one(self._connection, "counts")
             return found
 
     def turn(self) -> int:
         """The last turn that a driver took; 0 before the first."""
         with self._guard():
-            return int(meta.read_one(self._connection, "turn"))
+            return int(schema.read_one(self._connection, "turn"))
 
     def last_driver(self) -> tuple[Driver | None, float | None]:
         """Who drove it last, and when that was heard of; of a run of 0.1, nobody knows."""
         with self._guard():
-            known = meta.read(self._connection, ("driver", "heard"))
+            known = schema.read(self._connection, ("driver", "heard"))
             return Driver.read(known.get("driver") or {}), known.get("heard")
 
     def is_unfinished(self) -> bool:
         """Whether its driver, if it has one, has not said how it ended."""
         with self._guard():
-            return RunState(meta.read_one(self._connection, "state")).is_active
+            return RunState(schema.read_one(self._connection, "state")).is_active
 
     def max_seq(self) -> int:
         """The highest seq so far, or 0."""
@@ -210,13 +208,13 @@ class RunReader:
 
     def rows(self, states: Sequence[str] | None = None) -> Iterator[Row]:
         """Result rows in the order of the items. Each has every column."""
-        return self._each(rows.rows(self._connection, states))
+        return self._each(items.rows(self._connection, states))
 
     def row(self, identity: str) -> Row:
         """The result row of the item of this id, or `NotFound`."""
         with self._guard():
             record = items.find(self._connection, identity, self.run)
-            return rows.result_row(record, rows.read_columns(self._connection))
+            return items.result_row(record, items.read_columns(self._connection))
 
     def plan(self) -> dict[str, Any] | None:
         """The plan that the run began with, as `shoal plan --json` prints it; None when it has none."""
@@ -237,21 +235,21 @@ class RunReader:
     def columns(self) -> list[str]:
         """The columns of result rows, in order; no item is read for it."""
         with self._guard():
-            return rows.read_columns(self._connection).names()
+            return items.read_columns(self._connection).names()
 
     def parameters(self) -> list[str]:
         """Those of the columns that hold parameters."""
         with self._guard():
-            return list(rows.read_columns(self._connection).params)
+            return list(items.read_columns(self._connection).params)
 
     def best(self, metric: str, goal: str, count: int = 1) -> list[Row]:
         """The best rows of items that are done, best first."""
         with self._guard():
-            return rows.best(self._connection, metric, goal, count)
+            return items.best(self._connection, metric, goal, count)
 
     def _row(self, seq: int) -> Row | None:
         record = items.by_seq(self._connection, seq)
-        return None if record is None else rows.result_row(record, rows.read_columns(self._connection))
+        return None if record is None else items.result_row(record, items.read_columns(self._connection))
 
     def _each(self, values: Iterator[T]) -> Iterator[T]:
         with self._guard():

@@ -28,7 +28,7 @@ from shoal.errors import TakenOver
 from shoal.model import Factory, Item, Node
 from shoal.shape.base import Ended, Policy, Progress, Shape, Watcher
 from shoal.store import MemoryJournal
-from shoal.store.records import ItemRecord
+from shoal.store.items import ItemRecord
 
 LIMIT_S = 1e4
 """Virtual seconds after which a shape that makes no progress is ended by its engine, with an error."""

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from shoal.engine.base import Engine
-from shoal.errors import SpecError
+from shoal.errors import Problem, SpecError
 from shoal.files.turns import FirstTurn, Turn, Turns
 from shoal.model import Asks, Factory, Item, Need, Outcome, Plan, Prediction
-from shoal.model.node import Node
-from shoal.model.packages import Packages
-from shoal.model.profile import Profile
+from shoal.model.node import Node, Packages
+from shoal.model.plan import Profile
 from shoal.planner.durations import Durations
 from shoal.shape.base import Policy, Shape, Watcher
 from shoal.shape.journal import Journal
 from shoal.shape.pool import Guide, Lane, Pool, Source
+from shoal.spec import Workload
 
 Learned: TypeAlias = Mapping[str, Mapping[str, Any]]
 """What a kind found out by itself while it ran, as JSON, by the kind of node."""
@@ -239,3 +239,11 @@ class PoolJob(Job, Protocol):
             durations=setting.durations,
             watcher=setting.watcher,
         )
+
+
+def not_yet(spec: Workload) -> list[Problem]:
+    asked = {
+        "image": (spec.image, "Leave it out: work runs with the Python that runs Shoal."),
+        "placement.near": (spec.placement.near, "Place by labels: or node: instead."),
+    }
+    return [Problem(f"{key}: not possible yet.", hint) for key, (value, hint) in asked.items() if value]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal import words
 from shoal.kinds import KINDS
-from shoal.spec.cell import RESERVED
+from shoal.spec.command import RESERVED
 
 if TYPE_CHECKING:
     from shoal.spec import Workload
@@ -214,7 +214,7 @@ def workload_of(store: RunStore) -> Workload:
 
 def workload_folder(path: str) -> str:
     """Where the workload's file was; on another machine, to which only the run was brought, the current folder."""
-    from shoal.cluster.here import Here
+    from shoal.cluster.this_machine import Here
 
     here = Here().folder
     moved = not os.path.exists(path) and os.path.exists(os.path.join(here, os.path.basename(path)))

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from shoal.errors import Problem, several
-from shoal.model.packages import Packages
+from shoal.model.node import Packages
 from shoal.spec import Workload
-from shoal.spec.requirements import requirement_problem
+from shoal.spec.workload import requirement_problem
 
 _COMMENT = re.compile(r"(^|\s+)#.*$")
 _OF_ONE = re.compile(r"\s+--?[a-z].*$")

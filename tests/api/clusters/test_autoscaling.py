@@ -17,9 +17,9 @@ from shoal.api.machines import Machines
 from shoal.api.runs import new_session
 from shoal.api.views.lookup import open_run
 from shoal.cluster.agent_calls import ThisMachine
-from shoal.cluster.here import Here
 from shoal.cluster.hosted import HostedProvider
 from shoal.cluster.local import LocalDoor
+from shoal.cluster.this_machine import Here
 from shoal.errors import ClusterError
 from shoal.model import Asks, Node
 from shoal.planner.node_growth import Spare

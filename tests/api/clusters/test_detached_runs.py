@@ -22,8 +22,8 @@ from shoal.cluster.agent import there
 from shoal.cluster.agent.requests import ANSWER, NodeFacts
 from shoal.errors import AgentRefused, ClusterError, FileError, NotFound, RunLocked
 from shoal.store import RunStore
-from shoal.store import stubs as kept
-from shoal.store.stubs import Stub
+from shoal.store import home as kept
+from shoal.store.home import Stub
 
 SSH = """#!/bin/sh
 echo 'Welcome to the head!'

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shoal.api.clusters.latency import LatencyRow, latency
-from shoal.cluster.here import Here
+from shoal.cluster.this_machine import Here
 from shoal.errors import SpecError
 
 LAB = """
@@ -152,7 +152,7 @@ def boom(**_: Any) -> None:
 @pytest.mark.ray
 @pytest.mark.filterwarnings("ignore")
 def test_a_node_whose_task_fails_says_why(cluster: Any) -> None:
-    from shoal.engine.ray.everywhere import on_every_node
+    from shoal.engine.ray.connection import on_every_node
 
     answers = on_every_node(boom, {"a": 1})
     assert len(answers) == 2

@@ -17,7 +17,7 @@ import pytest
 
 from shoal import namespaces
 from shoal.cluster.agent import ray_node
-from shoal.cluster.agent.command import Ports, ray_start
+from shoal.cluster.agent.ray_node import Ports, ray_start
 from shoal.cluster.agent.requests import (
     NODE_FILE,
     TOKEN_FILE,

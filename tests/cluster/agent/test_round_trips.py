@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from shoal.cluster.agent import echo
-from shoal.cluster.agent.echo import EchoNotPermittedError, Target
-from shoal.cluster.agent.round_trips import latency, measure
+from shoal.cluster.agent import round_trips
+from shoal.cluster.agent.round_trips import EchoNotPermittedError, Target, latency, measure
 from shoal.cluster.agent_calls import ThisMachine
 
 V4 = Target(socket.AF_INET, ("192.0.2.1", 22), 22)
@@ -172,14 +171,14 @@ def test_a_host_without_a_port_is_sent_an_echo(host: str) -> None:
 
 def test_only_the_reply_to_the_very_request_is_one() -> None:
     mark = bytes(16)
-    assert echo.is_reply(bytes(8) + mark, mark, is_v6=False)
-    assert echo.is_reply(bytes([0x45]) + bytes(19) + bytes(8) + mark, mark, is_v6=False)
-    assert echo.is_reply(bytes([129]) + bytes(7) + mark, mark, is_v6=True)
-    assert not echo.is_reply(bytes([8]) + bytes(7) + mark, mark, is_v6=False), (
+    assert round_trips.is_reply(bytes(8) + mark, mark, is_v6=False)
+    assert round_trips.is_reply(bytes([0x45]) + bytes(19) + bytes(8) + mark, mark, is_v6=False)
+    assert round_trips.is_reply(bytes([129]) + bytes(7) + mark, mark, is_v6=True)
+    assert not round_trips.is_reply(bytes([8]) + bytes(7) + mark, mark, is_v6=False), (
         "the request itself, on loopback"
     )
-    assert not echo.is_reply(bytes(8) + b"x" * 16, mark, is_v6=False), "somebody else's"
-    assert not echo.is_reply(b"", mark, is_v6=False)
+    assert not round_trips.is_reply(bytes(8) + b"x" * 16, mark, is_v6=False), "somebody else's"
+    assert not round_trips.is_reply(b"", mark, is_v6=False)
 
 
 def test_the_agent_of_a_host_answers(listening: int) -> None:

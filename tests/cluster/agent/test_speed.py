@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from shoal.cluster.agent import speed as module
-from shoal.cluster.agent.speed import Round, speed, time_share
+from shoal.cluster.agent import host_facts as module
+from shoal.cluster.agent.host_facts import Round, speed, time_share
 
 QUOTA = Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
 PROGRAM = "from shoal.cluster.agent.host_facts import host_facts; facts = host_facts(); print(facts.speed, facts.cpu)"

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from shoal import spec
 from shoal.cluster.containers import dockerfile, kuberay, stack
-from shoal.cluster.containers.container_groups import layout_of
+from shoal.cluster.containers.container_groups import dns_name, is_label_value, layout_of
 from shoal.cluster.containers.documents import Versions, to_yaml
-from shoal.cluster.containers.legal_names import dns_name, is_label_value
 from shoal.errors import SpecError
 from shoal.spec import Cluster, ClusterNode, Scale
 

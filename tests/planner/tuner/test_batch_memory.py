@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.model.advice import Machine, Measured, Setting
-from shoal.planner.tuner.batch_memory import MARGIN, Growth, Memory, fit
+from shoal.planner.tuner.batches import MARGIN, Growth, Memory, fit_memory
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -24,7 +24,7 @@ def measured(batch: int, memory: int, device: int = 0, runtime: str = "as-given"
 def test_growth_never_falls_and_what_a_batch_was_seen_to_hold_is_enough_for_it(
     points: dict[int, float],
 ) -> None:
-    growth = fit(points)
+    growth = fit_memory(points)
     assert growth is not None
     rounding = 1e-9 * max(points.values())
     along = [growth.at(batch) for batch in range(1, 1024)]
@@ -34,12 +34,12 @@ def test_growth_never_falls_and_what_a_batch_was_seen_to_hold_is_enough_for_it(
 
 
 def test_two_points_are_a_line_and_one_is_flat() -> None:
-    growth = fit({1: 110.0, 4: 140.0})
+    growth = fit_memory({1: 110.0, 4: 140.0})
     assert growth is not None
     assert [growth.at(batch) for batch in (0, 1, 3, 4, 10)] == pytest.approx([100, 110, 130, 140, 200])
     assert [growth.most(limit, 8) for limit in (99.0, 130.0, 1000.0)] == [0, 3, 8]
-    assert fit({4: 140.0}) == Growth(((4, 140.0),))
-    assert fit({}) is None
+    assert fit_memory({4: 140.0}) == Growth(((4, 140.0),))
+    assert fit_memory({}) is None
 
 
 def test_a_leap_at_large_batches_says_nothing_about_small_ones() -> None:

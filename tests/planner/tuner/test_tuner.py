@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner.simulated import GIB, MIB, Node, measured, resnet
 from shoal.model.advice import Advice, Heard, Machine, Measured, Setting, Space
-from shoal.planner.tuner.batch_memory import MARGIN, Memory
+from shoal.planner.tuner.batches import MARGIN, Memory
 from shoal.planner.tuner.tuner import Tuner
 
 RUNTIMES = ("as-given", "frozen", "onnxruntime", "openvino")

@@ -10,7 +10,7 @@ from PIL import Image
 
 from shoal.spec.shared_sections import ImagePreparation
 from shoal.work.images import image_preparation
-from shoal.work.images.affine import resized
+from shoal.work.images.preparation import resized
 
 IMAGE = np.array([[[0], [51], [255]], [[102], [204], [153]]], np.uint8)
 TABLE = {

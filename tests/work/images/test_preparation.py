@@ -12,8 +12,7 @@ from PIL import Image
 from shoal.spec.infer import NORMALIZATIONS
 from shoal.spec.shared_sections import ImagePreparation
 from shoal.work.images import image_preparation
-from shoal.work.images.preparation import FILTERS
-from shoal.work.images.sizes import Box, middle, shorter_side
+from shoal.work.images.preparation import FILTERS, Box, middle, shorter_side
 from shoal.work.protocols import Prepare, Unreadable
 
 CHANCE = np.random.default_rng(11)

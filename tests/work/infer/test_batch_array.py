@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shoal.work.infer.batch_array import stacked
+from shoal.work.infer.preprocess import stacked
 
 
 @pytest.mark.parametrize(

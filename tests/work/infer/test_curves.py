@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from shoal.work.infer.curves import KEPT, MOST_KINDS, MOST_POINTS, curves
+from shoal.work.infer.tuners import KEPT, MOST_KINDS, MOST_POINTS, curves
 
 
 def document(points):

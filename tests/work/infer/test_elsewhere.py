@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shoal import spec as specs
-from shoal.api import runs, workload_packages
+from shoal.api import runs, workloads
 from shoal.api.machines import Machines
 from shoal.engine.workers.runner import Failed
 from shoal.errors import SpecError
@@ -157,7 +157,7 @@ class Elsewhere(Machines):
 
 
 def lacks(monkeypatch: pytest.MonkeyPatch, *libraries: str) -> None:
-    monkeypatch.setattr("shoal.engine.modules._here", lambda name: name not in libraries)
+    monkeypatch.setattr("shoal.engine.workers.packages._here", lambda name: name not in libraries)
     monkeypatch.setattr("shoal.work.models.installed.is_installed", lambda name: name not in libraries)
     monkeypatch.setattr("shoal.work.models.onnx.is_installed", lambda name: name not in libraries)
 
@@ -175,7 +175,7 @@ def test_it_need_not_be_installed_where_only_the_driver_is(monkeypatch: pytest.M
     lacks(monkeypatch, "openvino", "onnx", "onnxruntime", "torch")
     for sets in ("tune={runtime: openvino}", "tune=auto"):
         prepared = runs.workloads.from_file("photos.yaml", [sets])
-        assert workload_packages.problems(prepared.job, Elsewhere([PLAIN], "lab")) == []
+        assert workloads.problems(prepared.job, Elsewhere([PLAIN], "lab")) == []
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from shoal.errors import AccessDenied, SpecError, TakenOver, Unreachable
 from shoal.files.turns import FirstTurn
 from shoal.model import Item, Outcome
 from shoal.store import run_folder
-from shoal.store.lock import RunLock
+from shoal.store.driver import RunLock
 from shoal.work import outputs
 from shoal.work.infer.job import InferJob, prepare
 from shoal.work.infer.source import InferSource

@@ -11,7 +11,7 @@ import pytest
 from shoal.engine.workers.runner import Failed
 from shoal.spec.infer import Postprocess
 from shoal.work.infer.postprocess import finishing, softmax
-from shoal.work.models.arrays import Outputs
+from shoal.work.models.batch_fit import Outputs
 
 SCORES = np.array([[2.0, 1.0, 0.0], [0.0, 5.0, 4.0]], dtype=np.float32)
 

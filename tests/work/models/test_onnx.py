@@ -178,7 +178,7 @@ def test_a_gpu_that_is_full_does_not_send_onnx_runtime_to_processors(
 
 
 def test_pixels_that_were_meant_for_a_gpu_are_computed(save_linear: Save, as_given: Setting) -> None:
-    from shoal.work.images.pixels import Pixels
+    from shoal.work.images.preparation import Pixels
 
     values = np.full((2, 8, 8, 3), 51, np.uint8)
     whole = np.full((2, 3, 8, 8), 0.2, np.float32)

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from shoal import spec as specs
 from shoal.errors import SpecError
 from shoal.model import Node
-from shoal.model.profile import Profile
+from shoal.model.plan import Profile
 from shoal.spec import Cell
 from shoal.work.job import Past
-from shoal.work.sweep.items import content_of
 from shoal.work.sweep.job import SweepJob, prepare
-from shoal.work.sweep.trial_rows import Rows, RowSource
+from shoal.work.sweep.trial_rows import Rows, RowSource, content_of
 
 NODES = [Node("a", 2, 1 << 30)]
 

@@ -15,9 +15,8 @@ from shoal.engine.workers.runner import Cancelled, Failed, Work
 from shoal.errors import SpecError
 from shoal.model import Node
 from shoal.spec import Cell
-from shoal.work.sweep.inner import settings_of
 from shoal.work.sweep.job import SweepJob, prepare
-from shoal.work.sweep.workload_trial import WorkloadTrial, metrics_of, why
+from shoal.work.sweep.workload_trial import WorkloadTrial, metrics_of, settings_of, why
 
 MODEL = """\
 class Length:

@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import NotFound, SpecError
-from shoal.spec.cell import Cell
+from shoal.spec.command import Cell
 from shoal.work.tables.table import FORMATS, Table, open_table
 
 Rows = Sequence[Sequence[Any]]

@@ -16,7 +16,7 @@ from shoal.errors import ShoalError
 from shoal.model import Asks, Item, Node
 from shoal.model.record import NODE, RunEvent
 from shoal.planner.node_growth import Growth, Spare, grow
-from shoal.planner.throughput import Throughput
+from shoal.planner.scalability import Throughput
 from shoal.shape.base import Ended, Progress
 from shoal.units import format_seconds
 

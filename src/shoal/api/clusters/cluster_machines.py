@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from shoal.api.clusters.autoscaling import Growing, spares_of
 from shoal.api.machines import Machines
 from shoal.cluster.base import Joined, Provider, Tell
-from shoal.cluster.here import Here
+from shoal.cluster.this_machine import Here
 from shoal.engine import room
 from shoal.engine.base import Engine
 from shoal.errors import ClusterError, Problem, ShoalError, several
@@ -183,7 +183,7 @@ class ClusterMachines(Machines):
 
 
 def provider_for(cluster: Cluster, file: str) -> Provider:
-    from shoal.cluster.provider_choice import provider_of
+    from shoal.cluster.base import provider_of
 
     return provider_of(cluster, file, _look)
 

@@ -17,14 +17,14 @@ from shoal.cluster.agent.there import ARCHIVE, NO_FILES
 from shoal.cluster.agent_calls import answer
 from shoal.cluster.base import Provider, Tell
 from shoal.cluster.head_requests import Detached
-from shoal.cluster.here import Here
 from shoal.cluster.local import environment_of_items
+from shoal.cluster.this_machine import Here
 from shoal.cluster.virtual import is_virtual
 from shoal.errors import AgentRefused, ClusterError, FileError, NotFound, RunLocked, SpecError
 from shoal.model import RunState
 from shoal.store import RunSummary, ensure_own, find_home, home_for_new_runs, make_home
-from shoal.store import stubs as kept
-from shoal.store.stubs import Stub
+from shoal.store import home as kept
+from shoal.store.home import Stub
 
 THERE = ("python", "-m", "shoal.cluster.agent.there")
 ANSWER_S = 20.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from shoal import spec as specs
+from shoal.cluster.containers.container_groups import image_of
 from shoal.cluster.containers.documents import Document, Exported, Versions, installed, to_yaml
-from shoal.cluster.containers.places import image_of
 from shoal.errors import Problem, SpecError, unknown
 from shoal.exclusions import left_out, travelling
 from shoal.spec import Cluster, Workload

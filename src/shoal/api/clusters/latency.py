@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 from shoal.api.clusters.cluster_machines import provider_for
 from shoal.api.clusters.lifecycle import load
-from shoal.cluster import known_latency
 from shoal.cluster.base import Provider
-from shoal.cluster.book import Book
-from shoal.cluster.here import Here
+from shoal.cluster.book import Book, recall, remember, to_ask
+from shoal.cluster.this_machine import Here
 from shoal.cluster.virtual import is_virtual, virtual_nodes
 from shoal.errors import SpecError
 from shoal.model import Distance, Node
@@ -60,7 +59,7 @@ def latency(file: str, *, refresh: bool = False, here: Here | None = None) -> li
     probes = {name: each.probe for name, each in cluster.locations.items() if each.probe is not None}
     book = Book(cluster.name, file)
     found = _ask(cluster, file, book, probes, refresh, here)
-    measured = known_latency.recall(book, probes)
+    measured = recall(book, probes)
     distances = nearness.distances(found.nodes, cluster.locations, measured)
     nearest = nearness.nearest(distances)
     now_s = here.now()
@@ -97,11 +96,11 @@ def _ask(
 ) -> _Found:
     def due(nodes: Sequence[Node]) -> list[str]:
         hosts = [node.host for node in nodes]
-        known = {} if refresh else known_latency.recall(book, probes)
-        return known_latency.to_ask(hosts, probes, known, here.now())
+        known = {} if refresh else recall(book, probes)
+        return to_ask(hosts, probes, known, here.now())
 
     def learn(answers: Mapping[str, Any]) -> None:
-        known_latency.remember(book, answers, here.now())
+        remember(book, answers, here.now())
 
     if is_virtual(cluster):
         from shoal.cluster.agent.round_trips import latency as measure
@@ -130,7 +129,7 @@ def _ask_ray(provider: Provider, probes: Mapping[str, str], due: Any, learn: Any
         with namespaces.inside(joined.network):  # Only a thread that is in it can talk to the cluster.
             connect(joined.address, joined.ip)
             try:
-                from shoal.engine.ray.everywhere import on_every_node
+                from shoal.engine.ray.connection import on_every_node
                 from shoal.engine.ray.nodes import alive
 
                 nodes = [node for _, node in alive().values()]

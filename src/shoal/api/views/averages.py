@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shoal.model.states import WITH_RESULT, ItemState
-from shoal.spec.cell import RESERVED
+from shoal.spec.command import RESERVED
 
 COUNT, FAILED, DEVIATION, SECONDS = "count", "failed", "deviation", "seconds"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shoal.api.views.averages import Averages, average
-from shoal.cluster.here import Here
+from shoal.cluster.this_machine import Here
 from shoal.errors import NotFound, SpecError, nearest
 from shoal.model import LogSlice
 from shoal.store import (
@@ -25,7 +25,7 @@ from shoal.store import (
     say_whose,
 )
 from shoal.store import remove as remove_run
-from shoal.store.stubs import stubs
+from shoal.store.home import stubs
 from shoal.work.kind import kind_of
 
 BLOCK_BYTES = 1 << 16

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from shoal import words
 from shoal.api.views.lookup import open_run
-from shoal.cluster.here import Here
+from shoal.cluster.this_machine import Here
 from shoal.model.record import RunEvent, WorkerUse
 from shoal.store import RunInfo
 from shoal.work.kind import kind_of

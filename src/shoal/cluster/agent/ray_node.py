@@ -1,4 +1,4 @@
-"""Starting a Ray node on this host, and ending it so that nothing of it is left."""
+"""A Ray node on this host: what `ray start` gets, starting it, and ending it so that nothing is left."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from shoal import namespaces
 from shoal.cluster.agent import host_facts, processes
-from shoal.cluster.agent.command import Ports, ray_start
 from shoal.cluster.agent.requests import (
     NODE_FILE,
     TOKEN_FILE,
@@ -27,11 +28,14 @@ from shoal.cluster.agent.requests import (
 )
 from shoal.errors import ClusterError
 from shoal.files import make_private, write_secret
+from shoal.model.marks import DRIVER_ROLE, HEALTH, HOST_LABEL, NODE_VARIABLE, ROLE_LABEL, SPEED_LABEL
 
 START_S = 120.0
 RAY_WORKER_PORTS = range(10002, 20000)
 """Ray gives these to its workers: nothing of ours may be in the way."""
 TOLD_LINES = 3
+LEAST_STORE_BYTES = 80 << 20
+MOST_STORE_BYTES = 1 << 30
 
 
 def start(request: NodeRequest) -> NodeFacts:
@@ -243,3 +247,83 @@ def _is_still(path: str, descriptor: int) -> bool:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
         return False
+
+
+class Ports(NamedTuple):
+    """What only a head needs."""
+
+    head: int
+    dashboard: int
+
+
+class Command(NamedTuple):
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def ray_start(request: NodeRequest, folder: str, ip: str, has: HostFacts, ports: Ports | None) -> Command:
+    """What starts the node. The token is in a file of the folder, never among the arguments."""
+    memory = request.memory_bytes or has.memory_bytes
+    arguments = [
+        *(sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats"),
+        *(f"--temp-dir={folder}", f"--node-ip-address={ip}"),
+        *(f"--num-cpus={_whole(request, has)}", f"--num-gpus={_gpus(request, has)}"),
+        f"--memory={memory}",
+        f"--object-store-memory={_store_bytes(request, memory)}",
+        f"--labels={_labels(request, has)}",
+        *(_head(ports) if ports is not None else _member(request)),
+        "--include-log-monitor=false",  # It would outlive a node that was lost or let go; workers send their logs.
+        *("--log-style=record", "--log-color=false"),
+    ]
+    return Command(tuple(arguments), _environment(folder))
+
+
+def _head(ports: Ports) -> tuple[str, ...]:
+    return (
+        *("--head", f"--port={ports.head}", "--include-dashboard=true"),
+        *("--dashboard-host=127.0.0.1", f"--dashboard-port={ports.dashboard}"),
+    )
+
+
+def _member(request: NodeRequest) -> tuple[str, ...]:
+    return (f"--address={request.address}",)
+
+
+def _whole(request: NodeRequest, has: HostFacts) -> int:
+    """Ray counts whole CPUs of a node."""
+    return 0 if request.driver else max(1, int(request.cpu or has.cpu))
+
+
+def _gpus(request: NodeRequest, has: HostFacts) -> int:
+    return 0 if request.driver else int(len(has.devices) if request.gpu is None else request.gpu)
+
+
+def _store_bytes(request: NodeRequest, memory: int) -> int:
+    """Shared memory for what travels, mostly shipped folders: a tenth of the node's, within reason."""
+    return (
+        LEAST_STORE_BYTES if request.driver else max(LEAST_STORE_BYTES, min(MOST_STORE_BYTES, memory // 10))
+    )
+
+
+def _labels(request: NodeRequest, has: HostFacts) -> str:
+    own = (
+        {ROLE_LABEL: DRIVER_ROLE}
+        if request.driver
+        else {HOST_LABEL: request.host, SPEED_LABEL: f"{has.speed:.3f}"}
+    )
+    return ",".join(f"{name}={value}" for name, value in {**request.labels, **own}.items())
+
+
+def _environment(folder: str) -> dict[str, str]:
+    """What Ray's processes get: little, as everything that runs on the node inherits it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "SHOAL_"))}
+    return {
+        **kept,
+        NODE_VARIABLE: folder,
+        "TMPDIR": os.path.join(folder, "tmp"),
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": os.path.join(folder, TOKEN_FILE),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_DEFAULT_PYTHON_VERSION_MATCH_LEVEL": "minor",
+        **HEALTH,
+    }

@@ -10,8 +10,8 @@ import posixpath
 import re
 from collections.abc import Sequence
 
+from shoal.cluster.containers.container_groups import HOME, RUNS, USER_ID, WORK
 from shoal.cluster.containers.documents import Document, Versions
-from shoal.cluster.containers.places import HOME, RUNS, USER_ID, WORK
 from shoal.errors import Problem, several
 
 DOCKERFILE = "Dockerfile"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from shoal.cluster.base import Door, Joined
+from shoal.cluster.containers.container_groups import described
 from shoal.cluster.containers.kuberay import DASHBOARD_PORT
 from shoal.cluster.head_requests import Detached, ask_through
-from shoal.cluster.inner_file import described
 from shoal.errors import ClusterError
 from shoal.spec import Cluster
 

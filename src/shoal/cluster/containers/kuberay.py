@@ -10,11 +10,19 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from shoal.cluster.containers.container_groups import Group, Kind, Layout, layout_of
+from shoal.cluster.containers.container_groups import (
+    DRIVER_FILE,
+    RUNS,
+    WORK,
+    Group,
+    Kind,
+    Layout,
+    described,
+    dns_name,
+    is_label_value,
+    layout_of,
+)
 from shoal.cluster.containers.documents import Versions, to_yaml
-from shoal.cluster.containers.legal_names import dns_name, is_label_value
-from shoal.cluster.containers.places import DRIVER_FILE, RUNS, WORK
-from shoal.cluster.inner_file import described
 from shoal.model.marks import HEALTH, HOST_LABEL
 from shoal.spec import Cluster, Workload
 

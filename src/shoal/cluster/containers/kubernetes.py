@@ -13,7 +13,7 @@ from typing import Any
 
 from shoal.cluster.base import Door, Joined, NodeStatus, Tell
 from shoal.cluster.containers import inside, kuberay, pods
-from shoal.cluster.containers.container_groups import layout_of
+from shoal.cluster.containers.container_groups import image_of, layout_of
 from shoal.cluster.containers.documents import Versions, installed
 from shoal.cluster.containers.kubernetes_client import (
     GROUP,
@@ -21,12 +21,11 @@ from shoal.cluster.containers.kubernetes_client import (
     REQUEST_TIMEOUT_S,
     VERSION,
     Api,
+    KubernetesDoor,
     is_missing,
     reach,
     speaking,
 )
-from shoal.cluster.containers.kubernetes_door import KubernetesDoor
-from shoal.cluster.containers.places import image_of
 from shoal.cluster.head_requests import Detached
 from shoal.errors import ClusterError
 from shoal.model import Node

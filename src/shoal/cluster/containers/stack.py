@@ -11,11 +11,20 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shoal.cluster.containers.container_groups import Kind, Layout, kind_of, layout_of
+from shoal.cluster.containers.container_groups import (
+    DRIVER_FILE,
+    RUNS,
+    USER_ID,
+    WORK,
+    Kind,
+    Layout,
+    described,
+    dns_name,
+    is_label_value,
+    kind_of,
+    layout_of,
+)
 from shoal.cluster.containers.documents import to_yaml
-from shoal.cluster.containers.legal_names import dns_name, is_label_value
-from shoal.cluster.containers.places import DRIVER_FILE, RUNS, USER_ID, WORK
-from shoal.cluster.inner_file import described
 from shoal.model.marks import HEALTH, HOST_LABEL
 from shoal.spec import Cluster, ClusterNode, Workload
 

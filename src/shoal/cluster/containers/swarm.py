@@ -13,13 +13,11 @@ from typing import Any
 
 from shoal.cluster.base import Door, Joined, NodeStatus, Tell
 from shoal.cluster.containers import inside
-from shoal.cluster.containers.container_groups import kind_of, layout_of
-from shoal.cluster.containers.docker import Docker
+from shoal.cluster.containers.container_groups import image_of, kind_of, layout_of
+from shoal.cluster.containers.docker import Docker, SwarmDoor
 from shoal.cluster.containers.documents import to_yaml
-from shoal.cluster.containers.places import image_of
 from shoal.cluster.containers.pods import node_of
 from shoal.cluster.containers.stack import ray_labels, secret_name, service_name, stack, stack_name
-from shoal.cluster.containers.swarm_door import SwarmDoor
 from shoal.cluster.head_requests import Detached
 from shoal.errors import ClusterError
 from shoal.model import Node

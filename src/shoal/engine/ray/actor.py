@@ -21,13 +21,13 @@ from shoal import namespaces
 from shoal.engine.ray import folder_locks, shipment
 from shoal.engine.ray.checkpoints import Checkpoints, Home
 from shoal.engine.workers import messages, packages, parcels
-from shoal.engine.workers.connection import Connection
+from shoal.engine.workers.worker_links import Connection
 from shoal.engine.workers.zygote_client import ZygoteClient
 from shoal.errors import ShoalError
 from shoal.files import make_private, own_folder
 from shoal.model import ItemState
 from shoal.model.marks import NODE_VARIABLE
-from shoal.model.packages import Packages
+from shoal.model.node import Packages
 
 LOG_S = 1.0
 """How often the log of a worker that says nothing is looked at."""

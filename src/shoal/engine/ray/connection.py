@@ -7,9 +7,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from shoal.engine.ray.nodes import alive
 from shoal.errors import ClusterError, SpecError
+from shoal.model import Node
 
 logger = logging.getLogger(__name__)
 _lock = Lock()
@@ -17,6 +23,8 @@ _printed: Callable[..., None] | None = None
 """How Ray itself prints."""
 _users: dict[str, int] = {}
 """How many runs of this process use the connection that was made here, by its address. Ray allows one at a time."""
+PATIENCE_S = 30.0
+"""A node has to start a process for it, and Python in that."""
 
 
 def connect(address: str, ip: str | None = None) -> None:
@@ -136,3 +144,41 @@ def _is_about_tokens(error: BaseException) -> bool:
 
 def _first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+class Answer(NamedTuple):
+    """What one node gave, or why it gave nothing."""
+
+    node: Node
+    result: Any = None
+    error: str = ""
+
+
+def on_every_node(
+    function: Callable[..., Any], arguments: Mapping[str, Any], timeout_s: float = PATIENCE_S
+) -> dict[str, Answer]:
+    """By host. The function is imported there, so it has to be one of Shoal's."""
+    task = ray.remote(num_cpus=0, max_retries=0)(function)
+    nodes = alive()
+    asked = {
+        host: task.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=identity, soft=False)
+        ).remote(**arguments)
+        for host, (identity, _) in nodes.items()
+    }
+    if not asked:
+        return {}
+    ready, late = ray.wait(list(asked.values()), num_returns=len(asked), timeout=timeout_s)
+    for each in late:
+        ray.cancel(each, force=True)
+    return {host: _answer(nodes[host][1], each, each in ready, timeout_s) for host, each in asked.items()}
+
+
+def _answer(node: Node, reference: Any, is_ready: bool, timeout_s: float) -> Answer:
+    if not is_ready:
+        return Answer(node, error=f"{node.host} did not answer within {timeout_s:g} s")
+    try:
+        return Answer(node, ray.get(reference))
+    except RayError as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return Answer(node, error=f"{node.host}: {lines[-1] if lines else type(error).__name__}")

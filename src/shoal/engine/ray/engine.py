@@ -18,12 +18,11 @@ from shoal.engine.ray import nodes as ray_nodes
 from shoal.engine.ray import shipment
 from shoal.engine.ray.actor import WorkerActor
 from shoal.engine.ray.arbiter import RayLeases
-from shoal.engine.ray.arrivals import Arrivals
 from shoal.engine.ray.checkpoints import home_of, restoring
 from shoal.engine.ray.groups import Groups
 from shoal.engine.ray.link import Link
 from shoal.engine.ray.node_packages import NodePackages
-from shoal.engine.ray.remote_worker import RemoteWorker
+from shoal.engine.ray.remote_worker import Arrivals, RemoteWorker
 from shoal.engine.reservations import Reservations
 from shoal.engine.workers.messages import FREIGHT, End, Exit, Freight, Note, Now, Order, Setup
 from shoal.engine.workers.worker import encoded
@@ -42,7 +41,7 @@ from shoal.model import (
     Place,
     WorkerLost,
 )
-from shoal.model.packages import Packages
+from shoal.model.node import Packages
 
 FORGIVEN = 20
 """How many actors may be lost on nodes that live before it counts against what ran."""

@@ -17,7 +17,7 @@ from shoal.engine import room
 from shoal.engine.ray import arbiter
 from shoal.errors import Problem, ShoalError, several
 from shoal.model import Asks, Node
-from shoal.model.packages import Packages
+from shoal.model.node import Packages
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shoal.engine.sim.behaviour import Behaviour, Model, StartModel, Startup
 from shoal.engine.sim.engine import SimEngine
 from shoal.engine.sim.faults import (
     DriverCrashed,
@@ -16,7 +15,7 @@ from shoal.engine.sim.faults import (
     WorkerDies,
     random_faults,
 )
-from shoal.engine.sim.records import Leftovers, Ran
+from shoal.engine.sim.records import Behaviour, Leftovers, Model, Ran, StartModel, Startup
 from shoal.engine.sim.world import SimWorld
 
 __all__ = [

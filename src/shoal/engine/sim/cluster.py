@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from random import Random
 
 from shoal.engine.sim.arbiter import Arbiter
-from shoal.engine.sim.behaviour import Model, StartModel
 from shoal.engine.sim.clock import Clock
 from shoal.engine.sim.driver import Driver, Known
 from shoal.engine.sim.machine import Machine, Worker
 from shoal.engine.sim.network import Network
-from shoal.engine.sim.records import Gone, Ran, Trace
+from shoal.engine.sim.records import Gone, Model, Ran, StartModel, Trace
 from shoal.errors import EngineError
 from shoal.model import Event, Factory, Node, NodeJoined, Place
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
-from shoal.engine.sim.behaviour import Behaviour, Model, Startup
 from shoal.engine.sim.clock import Clock
 from shoal.engine.sim.driver import Driver
 from shoal.engine.sim.faults import Duplicate, Late
-from shoal.engine.sim.records import Gone, Ran
+from shoal.engine.sim.records import Behaviour, Gone, Model, Ran, Startup
 from shoal.model import (
     Event,
     Factory,

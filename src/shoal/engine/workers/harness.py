@@ -18,9 +18,8 @@ from typing import Any, NoReturn
 
 from shoal.engine.workers import messages, reporting
 from shoal.engine.workers.facts import Facts
-from shoal.engine.workers.folders import ItemFolder
-from shoal.engine.workers.forked import ForkedReports
-from shoal.engine.workers.runner import Broken, Cancelled, Failed, NoRoom, Runner, Upcoming, Work
+from shoal.engine.workers.reporting import ForkedReports
+from shoal.engine.workers.runner import Broken, Cancelled, Failed, ItemFolder, NoRoom, Runner, Upcoming, Work
 from shoal.model import ItemState
 
 INTERRUPT = getattr(signal, "SIGRTMIN", signal.SIGUSR2) + (5 if hasattr(signal, "SIGRTMIN") else 0)

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shoal.engine.workers.recordable import (
+from shoal.engine.workers.reporting import (
     COUNTS,
     MOMENTS,
     SHOWN,
@@ -30,7 +30,7 @@ from shoal.model import (
     Item,
     ItemState,
 )
-from shoal.model.json_text import encoder
+from shoal.model.item import encoder
 from shoal.model.states import FINAL
 
 ENDS = FINAL - {ItemState.CACHED}

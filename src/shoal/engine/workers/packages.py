@@ -11,19 +11,26 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import metadata
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
-from shoal.engine.workers import folders, installed, linux
+from shoal.engine.workers import linux, runner
 from shoal.errors import SpecError
-from shoal.model.packages import Packages
+from shoal.model.node import Packages
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
 
 COMPLETE = "complete"
 """The file whose presence says that everything was installed; its time is when the environment was last used."""
@@ -67,12 +74,12 @@ class Environment(NamedTuple):
 
 
 def cache_folder() -> str:
-    return folders.cache_folder("packages")
+    return runner.cache_folder("packages")
 
 
 def find(packages: Packages) -> Environment:
     """The environment for these packages; nothing is made."""
-    missing = installed.unmet(packages)
+    missing = unmet(packages)
     return Environment(os.path.join(cache_folder(), _digest(packages)), missing)
 
 
@@ -83,7 +90,7 @@ def _digest(packages: Packages) -> str:
         [line for line in packages.lines if line.startswith("-")],
         sorted(set(packages.constraints)),
         [sys.version, sysconfig.get_platform(), sys.prefix],
-        installed.inventory(),
+        inventory(),
     ]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=12).hexdigest()
 
@@ -172,7 +179,7 @@ def _build(packages: Packages, folder: str, log: IO[str], lock: int) -> None:
     _call([sys.executable, "-P", "-m", "venv", "--without-pip", folder], log, lock)
     with open(os.path.join(_site(folder), BESIDE), "w", encoding="utf-8") as file:
         # Not plain paths: packages that are installed as links are there by .pth files themselves.
-        file.writelines(f"import site; site.addsitedir({path!r})\n" for path in installed.site_folders())
+        file.writelines(f"import site; site.addsitedir({path!r})\n" for path in site_folders())
     files = []
     for name, option, lines in (
         ("requirements.txt", "-r", packages.lines),
@@ -252,3 +259,95 @@ def environments() -> list[str]:
     return [
         os.path.join(cache, name) for name in names if os.path.exists(os.path.join(cache, name, COMPLETE))
     ]
+
+
+def not_importable(modules: Iterable[str], folders: Sequence[str] = ()) -> list[str]:
+    """Which of these top-level modules are found neither in `folders` nor where this process finds its own."""
+    return [name for name in modules if not (_in_folders(name, folders) or _here(name))]
+
+
+def _in_folders(name: str, folders: Sequence[str]) -> bool:
+    return bool(folders) and PathFinder.find_spec(name, list(folders)) is not None
+
+
+def _here(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return name in sys.modules
+
+
+def site_folders() -> list[str]:
+    """Where packages of the environment that runs Shoal are, in the order in which they are looked for."""
+    found = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
+    return list(dict.fromkeys(os.path.abspath(path) for path in found))
+
+
+def inventory() -> list[str]:
+    """The name and version of every package beside Shoal, without opening any of them."""
+    names: set[str] = set()
+    for folder in site_folders():
+        try:
+            entries = os.listdir(folder)
+        except OSError:
+            continue
+        names.update(entry for entry in entries if entry.endswith((".dist-info", ".egg-info")))
+    return sorted(names)
+
+
+def unmet(packages: Packages) -> list[str]:
+    """The requirements that the environment that runs Shoal does not meet as it is."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    constraints: dict[str, list[Requirement]] = {}
+    for line in packages.constraints:
+        try:
+            constraint = Requirement(_bare(line))
+        except InvalidRequirement:
+            continue  # An option.
+        constraints.setdefault(_canonical(constraint.name), []).append(constraint)
+    missing = []
+    for line in packages.requirements:
+        try:
+            requirement = Requirement(_bare(line))
+        except InvalidRequirement:
+            missing.append(line)  # The address of an archive: only pip knows what is in it.
+            continue
+        wanted = [requirement, *constraints.get(_canonical(requirement.name), [])]
+        if not all(_met(each, set()) for each in wanted):
+            missing.append(line)
+    return missing
+
+
+def _met(requirement: Requirement, seen: set[tuple[str, str]], extra: str = "") -> bool:
+    if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
+        return True
+    if requirement.url is not None:
+        return False
+    try:
+        found = metadata.distribution(requirement.name)
+    except metadata.PackageNotFoundError:
+        return False
+    if not requirement.specifier.contains(found.version, prereleases=True):
+        return False
+    return all(_has_extra(found, each, seen) for each in requirement.extras)
+
+
+def _has_extra(found: metadata.Distribution, extra: str, seen: set[tuple[str, str]]) -> bool:
+    """Whether everything that an extra adds is there, too."""
+    from packaging.requirements import Requirement
+
+    key = (_canonical(found.metadata["Name"]), extra)
+    if key in seen:
+        return True
+    seen.add(key)
+    return all(_met(Requirement(line), seen, extra) for line in found.requires or ())
+
+
+def _bare(line: str) -> str:
+    """Without the options of one requirement, such as --hash."""
+    return re.sub(r"\s+--?[a-z].*$", "", line)
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

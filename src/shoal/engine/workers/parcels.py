@@ -312,7 +312,7 @@ def recover(target: str) -> None:
 
 
 def _beside(target: str, role: str) -> str:
-    """Another name beside it, always the same, that `files.atomic.is_aside` knows as one of something unfinished."""
+    """Another name beside it, always the same, that `files.disk.is_aside` knows as one of something unfinished."""
     folder, name = os.path.split(target)
     known = hashlib.blake2b(os.fsencode(f"{role} {name}"), digest_size=4).hexdigest()
     return os.path.join(folder, f".{name[:50]}.{known}.part")

@@ -20,7 +20,6 @@ from typing import NamedTuple
 from shoal.engine.workers import linux
 from shoal.engine.workers.reporting import REPORT_VARIABLE, ReportFile
 from shoal.engine.workers.runner import Cancelled, Failed, Work
-from shoal.engine.workers.status import describe_status
 
 POLL_S = 0.1
 """How often the reports of a running command are looked at."""
@@ -173,3 +172,33 @@ def _why(status: int, log_fd: int, log_start: int) -> str:
     tail = os.pread(log_fd, end - start, start).decode("utf-8", "replace")
     lines = [line.strip() for line in tail.splitlines() if line.strip()]
     return f"{words}: {lines[-1][:500]}" if lines else words
+
+
+def is_program(name: str, folder: str) -> bool:
+    """Whether a command that starts with this name, run in `folder`, finds a program."""
+    if os.sep in name:
+        return _can_run(os.path.join(folder, name))
+    path = os.environ.get("PATH", os.defpath)
+    return any(_can_run(os.path.join(place, name)) for place in path.split(os.pathsep) if place)
+
+
+def _can_run(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def describe_status(status: int | None) -> str:
+    """An exit status in words."""
+    if status is None:
+        return "gone for an unknown reason"
+    if status >= 0:
+        return f"the process exited with status {status}"
+    name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+    words = {
+        "SIGSEGV": "segmentation fault",
+        "SIGABRT": "aborted",
+        "SIGBUS": "bus error",
+        "SIGFPE": "arithmetic error",
+        "SIGILL": "illegal instruction",
+        "SIGKILL": "most likely out of memory, or somebody killed it",
+    }
+    return f"the process was killed by {name}" + (f" ({words[name]})" if name in words else "")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from shoal.engine.workers.recordable import fault, is_step
 from shoal.engine.workers.runner import Work
 from shoal.model import DEPTH
 
@@ -18,6 +18,20 @@ REPORT_VARIABLE = "SHOAL_REPORT"
 ATTEMPT_VARIABLE = "SHOAL_ATTEMPT"
 
 _current: Work | None = None
+POLL_S = 0.1
+"""How often the file is looked at."""
+
+Report = Callable[[Mapping[str, Any], int | None], None]
+DIGITS = 308
+"""Of an integer. One that is longer has no number near it that programs could compute with."""
+SHOWN = 100
+"""How much of what is no message is shown."""
+COUNTS = 2**63
+"""Integers of the record are below this."""
+MOMENTS = 1e11
+"""Seconds of the record are below this."""
+_BEYOND = 10**DIGITS
+_SIMPLE = (float, str, bool, type(None))
 
 
 def set_current(work: Work | None) -> None:
@@ -133,3 +147,136 @@ def _plain_base(value: Any) -> Any:
         if isinstance(value, base):
             return base(value)
     return value
+
+
+class ForkedReports:
+    """Of one worker, in a file at `path`; `begin` and `end` are called around each item."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._process = os.getpid()
+        self._item = (0, 0)
+        self._report: Report | None = None
+        self._file: ReportFile | None = None
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        os.register_at_fork(before=self._open, after_in_parent=self._watch)
+
+    def begin(self, seq: int, attempt: int, report: Report) -> None:
+        self._item, self._report = (seq, attempt), report
+
+    def end(self) -> None:
+        """Pass on what is left. Raises what a report raised in the thread: `Failed`, where it cannot be recorded."""
+        if os.getpid() != self._process:
+            return
+        report, self._report = self._report, None
+        if self._thread is not None:
+            self._over.set()
+            self._thread.join()
+        if self._file is not None and report is not None:
+            self._pass_on(self._file, report)
+            self._file.close()
+        self._file = self._thread = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def tell(self, seq: int, attempt: int, metrics: Mapping[str, Any], step: int | None) -> None:
+        """Called in a child instead of `report`."""
+        append(self._path, json.dumps([seq, attempt, step, metrics]).encode() + b"\n")
+
+    def _open(self) -> None:
+        if self._report is not None and self._file is None and os.getpid() == self._process:
+            self._file = ReportFile(self._path)
+
+    def _watch(self) -> None:
+        if os.getpid() != self._process or self._report is None or self._file is None:
+            return
+        if self._thread is None:
+            self._over.clear()
+            arguments = (self._file, self._report)
+            self._thread = threading.Thread(target=self._follow, args=arguments, daemon=True)
+            self._thread.start()
+
+    def _follow(self, file: ReportFile, report: Report) -> None:
+        while not self._over.wait(POLL_S):
+            self._pass_on(file, report)
+
+    def _pass_on(self, file: ReportFile, report: Report) -> None:
+        try:
+            for seq, attempt, step, metrics in file.read(4):
+                if (
+                    seq,
+                    attempt,
+                ) == self._item:  # Else it comes from a child that an earlier item left behind.
+                    report(metrics, step)
+        except BaseException as error:  # noqa: BLE001 - the main thread decides what it means for the item
+            self._error = self._error or error
+
+
+def fault(metrics: Mapping[str, Any]) -> str | None:
+    """What of these metrics cannot be recorded, as a sentence; None where all of it can."""
+    for name, value in metrics.items():
+        if not name.isascii() and not _is_valid(name):
+            return (
+                f"the name of the metric {name!a:.{SHOWN}} is no valid text (half a surrogate pair is in it)"
+            )
+        if type(value) in _SIMPLE:
+            continue
+        if (why := _fault(value, DEPTH)) is not None:
+            return f"metric {name!a:.{SHOWN}} {why}"
+    return None
+
+
+def _fault(value: Any, room: int) -> str | None:
+    if isinstance(value, int) and not -_BEYOND < value < _BEYOND:
+        return f"has an integer of more than {DIGITS} digits: give it as text"
+    if not isinstance(value, dict | list | tuple):
+        return None
+    if not room:
+        return f"is nested more than {DEPTH} deep: give it as text"
+    for part in value.values() if isinstance(value, dict) else value:
+        if type(part) not in _SIMPLE and (why := _fault(part, room - 1)) is not None:
+            return why
+    return None
+
+
+def _is_valid(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def shown(value: Any) -> str:
+    """The beginning of any value, as printable text."""
+    try:
+        return ascii(value)[:SHOWN]
+    except RecursionError:
+        return f"a {type(value).__name__} that is nested too deep"
+
+
+def is_step(step: object) -> bool:
+    """Whether it is an integer that the record can hold."""
+    return isinstance(step, int) and -COUNTS <= step < COUNTS
+
+
+def is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < COUNTS
+
+
+def is_moment(value: Any) -> bool:
+    return type(value) in (float, int) and 0 <= value < MOMENTS
+
+
+def is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def is_pairs(value: Any) -> bool:
+    """Whether it is a list of lists of two counts each."""
+    return type(value) is list and all(
+        type(pair) is list and len(pair) == 2 and is_count(pair[0]) and is_count(pair[1]) for pair in value
+    )

@@ -1,9 +1,17 @@
-"""What a worker runs, and what it is given for one item. The same for every engine that runs user code."""
+"""What a worker runs, and what an item is given: its folders, a stopwatch. The same for every engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Protocol
+
+now = time.perf_counter
+"""Seconds on a clock that only runs forward."""
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Upcoming(NamedTuple):
@@ -99,3 +107,118 @@ class Broken(Exception):  # noqa: N818 - a state, not an error of Shoal
 
 class Cancelled(BaseException):
     """Raised inside user code when its item was asked to end."""
+
+
+class Stopwatch:
+    """Seconds by phase, summed over the threads that spent them; and how many things they got ready."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.seconds: dict[str, float] = {}
+        self.ready = 0
+
+    def add(self, phase: str, seconds: float) -> None:
+        with self._lock:
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def count(self, number: int) -> None:
+        with self._lock:
+            self.ready += number
+
+    @contextmanager
+    def measuring(self, phase: str) -> Iterator[None]:
+        began = now()
+        try:
+            yield
+        finally:
+            self.add(phase, now() - began)
+
+
+def memory_bytes() -> int:
+    """What this process holds in memory now; 0 where that cannot be known."""
+    with suppress(OSError, ValueError, IndexError), open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * _PAGE_BYTES
+    return 0
+
+
+def busy_s() -> float:
+    """Processor seconds that this process has used, all threads together."""
+    return time.process_time()
+
+
+def workload_folder() -> str:
+    """Where a worker runs before it has begun an item: the workload's folder, or its copy on this machine."""
+    return os.getcwd()
+
+
+def cache_folder(name: str) -> str:
+    """Where a machine keeps what can be made again: not made here."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "shoal", name)
+
+
+class ItemFolder:
+    """One kind of folder (`items`, `checkpoints`) under a run, for one worker, which holds one at a time."""
+
+    __slots__ = ("_keeps", "_path", "_root")
+
+    def __init__(self, root: str, *, keeps: bool) -> None:
+        self._root = root
+        self._keeps = keeps
+        self._path: str | None = None
+        os.makedirs(root, exist_ok=True)
+
+    def enter(self, item: str) -> str:
+        """The item's own folder: empty, unless it `keeps` what an earlier attempt left."""
+        target = os.path.join(self._root, item)
+        try:
+            if self._path is None:
+                os.mkdir(target)
+            else:
+                os.rename(self._path, target)
+            self._path = target
+        except OSError:
+            self._enter_existing(target)
+        return target
+
+    def _enter_existing(self, target: str) -> None:
+        """An earlier attempt left something there (or the spare folder vanished)."""
+        self.close()
+        if not self._keeps:
+            import shutil
+
+            shutil.rmtree(target, ignore_errors=True)
+        os.makedirs(target, exist_ok=True)
+        self._path = target
+
+    def leave(self) -> bool:
+        """The item is over: whether it left anything behind. An empty folder serves the next item: `enter` that, or
+        `park` it before anybody hears of this end."""
+        if self._path is None:
+            return False
+        try:
+            with os.scandir(self._path) as entries:
+                kept = next(entries, None) is not None
+        except OSError:
+            self._path = None
+            return False
+        if kept:
+            self._path = None
+        return kept
+
+    def park(self) -> None:
+        """Nothing follows: the spare folder gives up its item's name, which a retry on another worker may need."""
+        if self._path is not None:
+            spare = os.path.join(self._root, f".spare-{os.getpid()}")
+            try:
+                os.rename(self._path, spare)
+                self._path = spare
+            except OSError:
+                self.close()
+
+    def close(self) -> None:
+        """Remove the spare folder."""
+        if self._path is not None:
+            with suppress(OSError):
+                os.rmdir(self._path)
+            self._path = None

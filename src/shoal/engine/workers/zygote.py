@@ -16,8 +16,17 @@ import sys
 import time
 
 from shoal.engine.workers import linux, worker
-from shoal.engine.workers.zygote_client import CONTROL_FD
-from shoal.engine.workers.zygote_messages import Answer, Exited, Ping, Pong, Request, Spawn, decode, encode
+from shoal.engine.workers.zygote_client import (
+    CONTROL_FD,
+    Answer,
+    Exited,
+    Ping,
+    Pong,
+    Request,
+    Spawn,
+    decode,
+    encode,
+)
 
 PAUSE_MS = 2
 """How long to wait before it is looked again whether a process is gone."""

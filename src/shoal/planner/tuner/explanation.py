@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal.model import Decision
 from shoal.model.advice import Setting, Space
-from shoal.planner.tuner.batch_memory import MARGIN
+from shoal.planner.tuner.batches import MARGIN
 from shoal.planner.tuner.knowledge import Knowledge
 from shoal.units import format_number, format_seconds, format_size
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from shoal.model.advice import LEAST_AT_A_GPU, Heard, Measured, Setting, Space
-from shoal.planner import usl
+from shoal.planner import scalability
 from shoal.planner.tuner import batches
 from shoal.planner.tuner.arrangements import Arrangement, Arranger, permitted
-from shoal.planner.tuner.batch_memory import CLIMB, Memory
+from shoal.planner.tuner.batches import CLIMB, Memory
 from shoal.planner.tuner.curve import Curve, Estimate
 from shoal.units import format_number
 
@@ -219,9 +219,9 @@ class Knowledge:
         now = self.rate()
         return tried | ({workers: now} if now else {})
 
-    def law(self) -> usl.Usl | None:
+    def law(self) -> scalability.Usl | None:
         """What workers of one node do together."""
-        return usl.fit(self.scaling().items())
+        return scalability.fit(self.scaling().items())
 
     # What is permitted.
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from shoal.model import Decision
 from shoal.model.advice import Advice, Heard, Setting, Space, Step
-from shoal.planner.tuner import batches, candidates, explanation, gains, untried
+from shoal.planner.tuner import batches, candidates, explanation, gains
 from shoal.planner.tuner.arrangements import Trial
 from shoal.planner.tuner.curve import KEPT
+from shoal.planner.tuner.gains import Remaining
 from shoal.planner.tuner.knowledge import SURE
-from shoal.planner.tuner.remaining import Remaining
 
 FIRST_ROWS = 4
 FIRST_BATCH = 4
@@ -308,7 +308,7 @@ class Tuner:
         if self._known.settled:
             return self._neighbour(rows, left_s)
         names = [name for name in self._known.usable() if name in loaded]
-        return untried.best_hope(self._known, names, rows, self._pending, untried.MOST_MEASURED)
+        return candidates.best_hope(self._known, names, rows, self._pending, candidates.MOST_MEASURED)
 
     def _is_worth_a_look(self, setting: Setting, left_s: float) -> bool:
         rate = self._known.rate_of_worker() or math.inf
@@ -321,7 +321,7 @@ class Tuner:
         best = known.estimate(chosen)
         if best is None or self._since_refined < DOUBTFUL_EVERY or self._space.batch is not None:
             return None
-        setting = untried.best_hope(known, [chosen.runtime], rows, self._pending, KEPT)
+        setting = candidates.best_hope(known, [chosen.runtime], rows, self._pending, KEPT)
         if setting is None and self._since_refined >= REFINE_EVERY:
             self._refined_up = not self._refined_up
             batch = chosen.batch * 2 if self._refined_up else max(1, chosen.batch // 2)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from shoal.engine.base import Engine
-from shoal.files.suspension import suspended_at
-from shoal.model import Granted, Item, Place, Refused
-from shoal.planner import chunks
+from shoal.files.turns import suspended_at
+from shoal.model import Granted, Item, Need, Place, Refused
+from shoal.planner import durations
 from shoal.planner.durations import Durations
 from shoal.shape.flights import Flights
 from shoal.shape.journal import Journal
-from shoal.shape.pool.ceiling import Ceiling
-from shoal.shape.pool.hand_out import STUCK_S, Hands, at_hand, pick
-from shoal.shape.pool.queue import ReadyQueue
+from shoal.shape.pool.queue import STUCK_S, Hands, ReadyQueue, at_hand, pick
 from shoal.shape.pool.values import Lane
 from shoal.shape.recording import Recording
 from shoal.shape.roster import Member, Roster
@@ -59,10 +58,10 @@ class Crew:
     def hungry(self, workers: int, *, soon: bool = False) -> int:
         """How many more items so many workers could be given, now or `soon`, however many there are."""
         mean = self._durations.mean_s
-        each = chunks.ahead(mean, chunks.PLENTY, workers, self._engine.latency_s, self.ahead())
+        each = durations.ahead(mean, durations.PLENTY, workers, self._engine.latency_s, self.ahead())
         have = len(self.ready) + self.roster.aloft + self.ready.delayed
         if soon:
-            each += chunks.in_reserve(mean, self.lane.policy.commit_s) if self.guide is None else 0
+            each += durations.in_reserve(mean, self.lane.policy.commit_s) if self.guide is None else 0
             have += self.coming
         return workers * each - have
 
@@ -72,7 +71,7 @@ class Crew:
 
     def workers_soon(self) -> int:
         """How many workers may soon want items: those that a guide lets work, or all for which there is room."""
-        return max(1, self.hands.total if self.guide is not None else min(self.limit(), chunks.PLENTY))
+        return max(1, self.hands.total if self.guide is not None else min(self.limit(), durations.PLENTY))
 
     def feed(self, now: float) -> None:
         """Hand out what waits. Raises `TakenOver` where another driver has the run by now."""
@@ -83,9 +82,9 @@ class Crew:
             self._engine.latency_s,
             self.ahead(),
         )
-        enough = max(least, chunks.at_least(mean, latency_s))
+        enough = max(least, durations.at_least(mean, latency_s))
         for member in hands.members:
-            want = chunks.ahead(mean, len(ready), hands.total, latency_s, least)
+            want = durations.ahead(mean, len(ready), hands.total, latency_s, least)
             have = len(member.flights)
             if not ready or have > want // 2:
                 break  # The others have as much.
@@ -236,3 +235,38 @@ class Crew:
         """To be called until no worker is left."""
         self.abandon_reservations()
         self.roster.let_all_go(self.lane.policy.grace_s)
+
+
+class Ceiling:
+    """`most` is how many workers each node may have, by host; None: as many as it has room for."""
+
+    def __init__(self, engine: Engine, need: Need, most: Mapping[str, int] | None) -> None:
+        self._engine = engine
+        self._need = need
+        self._most = most
+
+    def capacity(self) -> int:
+        """How many workers there may be on the nodes that are alive, were these empty."""
+        if self._most is None:
+            return self._engine.capacity(self._need)
+        return sum(
+            min(most, self._engine.capacity(self._need._replace(node=host)))
+            for host, most in self._allowed().items()
+        )
+
+    def next_need(self, hosts: Iterable[str | None]) -> Need | None:
+        """What to ask for, for one more worker; None where every node has as many as it may have.
+
+        `hosts` are those of all workers that there are, and of those that were asked for.
+        """
+        if self._most is None:
+            return self._need
+        taken = Counter(hosts)
+        below = {host: most - taken[host] for host, most in self._allowed().items()}
+        host = max(below, key=below.__getitem__, default=None)
+        return self._need._replace(node=host) if host is not None and below[host] > 0 else None
+
+    def _allowed(self) -> dict[str, int]:
+        most, node = self._most or {}, self._need.node
+        hosts = [each.host for each in self._engine.nodes() if node in (None, each.host)]
+        return {host: most[host] for host in hosts if host in most}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 
-from shoal.planner.durations import Durations
-from shoal.planner.prediction import remaining
+from shoal.planner.durations import Durations, remaining
 from shoal.shape.base import Progress, Running
 from shoal.shape.pool.crew import Crew
 

@@ -1,7 +1,4 @@
-"""Which format some bytes are in, by how they begin, and those that are read. A file's name says nothing here.
-
-Only formats that Pillow decodes by itself: others start programs (EPS, PDF) or read other files.
-"""
+"""Which format some bytes are in, by how they begin, and why an image cannot be used."""
 
 from __future__ import annotations
 
@@ -43,6 +40,7 @@ _BOXES = {
     b"heic": "a HEIC image",
     b"mif1": "a HEIF image",
 }
+LONGEST = 300
 
 
 def format_of(raw: bytes) -> str:
@@ -98,3 +96,24 @@ def webp_size(raw: bytes) -> tuple[int, int] | None:
 def gif_size(raw: bytes) -> tuple[int, int]:
     """Of the canvas. As with WebP, opening may take memory for it."""
     return int.from_bytes(raw[6:8], "little"), int.from_bytes(raw[8:10], "little")
+
+
+def one_line(text: str) -> str:
+    """A library's message as a part of a sentence: no line ends, not too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
+
+
+def too_many_pixels(width: int, height: int, most_pixels: int, when: str = "") -> Unreadable:
+    """An image that is not decoded, for it would fill the memory."""
+    return Unreadable(f"{width} x {height} pixels{when}, more than most_pixels: {most_pixels}")
+
+
+def damaged(name: str, message: str) -> Unreadable:
+    """The picture is not as it was written; `message` says how that is known."""
+    return Unreadable(f"damaged {name}: {one_line(message)}")
+
+
+def not_decoded(name: str, error: Exception) -> Unreadable:
+    """It begins as this format does, and its decoder does not take it."""
+    return Unreadable(f"not readable as {name}: {one_line(str(error)) or type(error).__name__}")

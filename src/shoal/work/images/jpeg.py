@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shoal.work.images.reasons import damaged, too_many_pixels
+from shoal.work.images.formats import damaged, too_many_pixels
 
 try:
     import simplejpeg

@@ -1,16 +1,15 @@
-"""Opening an image with Pillow: only known formats, not too large, the first frame, whole, and without warnings.
-
-What Pillow gives is kept: EXIF orientation is not applied, and transparency is dropped when colours are converted.
-"""
+"""Images through Pillow: only known formats, not too large, whole, in known modes; and damage it does not see."""
 
 from __future__ import annotations
 
 import io
 import re
 import warnings
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 from PIL import Image, ImageFile
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.GifImagePlugin import GifImageFile
@@ -20,9 +19,16 @@ from PIL.PpmImagePlugin import PpmImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from shoal.work.images import jpeg, png
-from shoal.work.images.formats import format_of, gif_size, webp_size
-from shoal.work.images.reasons import not_decoded, one_line, too_many_pixels
+from shoal.work.images import jpeg
+from shoal.work.images.formats import (
+    damaged,
+    format_of,
+    gif_size,
+    not_decoded,
+    one_line,
+    too_many_pixels,
+    webp_size,
+)
 from shoal.work.protocols import Unreadable
 
 READERS: dict[str, Any] = {
@@ -38,6 +44,19 @@ READERS: dict[str, Any] = {
 
 _QUIET = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 _TILE_WIDTH, _TILE_LENGTH = 322, 323
+CRITICAL = (b"IHDR", b"PLTE", b"IDAT")
+CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+INTERLACED = (
+    (0, 0, 8, 8),
+    (4, 0, 8, 8),
+    (0, 4, 4, 8),
+    (2, 0, 4, 4),
+    (0, 2, 2, 4),
+    (1, 0, 2, 2),
+    (0, 1, 1, 2),
+)
+"""The seven passes: the first column and row of each, and its steps."""
+BLOCK_BYTES = 1 << 16
 
 
 class Decoded(NamedTuple):
@@ -95,7 +114,7 @@ def _header(raw: bytes, name: str, most_pixels: int) -> ImageFile.ImageFile:
         tags = image.tag_v2
         check_size((tags.get(_TILE_WIDTH, 1), tags.get(_TILE_LENGTH, 1)), most_pixels, " in a tile")
     if name == "PNG":
-        png.check_sums(raw)
+        check_sums(raw)
     return image
 
 
@@ -103,8 +122,8 @@ def _check_png(raw: bytes, image: Image.Image) -> None:
     """Rows that are missing are zeros; only then it is worth to look."""
     width, height = image.size
     last_row = image.crop((0, height - 1, width, height)).tobytes()
-    if png.is_interlaced(raw) or not any(last_row):
-        png.check_rows(raw)
+    if is_interlaced(raw) or not any(last_row):
+        check_rows(raw)
 
 
 def check_size(size: tuple[int, int], most_pixels: int, when: str = "") -> None:
@@ -130,3 +149,79 @@ def silence() -> None:
     """
     if _QUIET not in warnings.filters:
         warnings.filterwarnings("ignore", module=_QUIET[3].pattern)
+
+
+def converted(image: Image.Image, mode: str) -> Image.Image:
+    """The image in mode `RGB` or `L`. Raises `Unreadable` where there is no way."""
+    if image.mode == mode:
+        return image
+    if _is_16_bit(image):
+        image = Image.fromarray(_upper_byte(np.asarray(image)))
+    elif image.mode in ("I", "F"):
+        kind = "whole" if image.mode == "I" else "floating-point"
+        raise Unreadable(f"pixels are {kind} numbers of 32 bits: what is white, and what black, is not known")
+    try:
+        return image if image.mode == mode else image.convert(mode)
+    except (ValueError, OSError) as error:
+        raise Unreadable(
+            f"cannot turn pixels in mode {image.mode} into {mode}: {one_line(str(error))}"
+        ) from None
+
+
+def _is_16_bit(image: Image.Image) -> bool:
+    """Older versions of Pillow, and all of them for PPM, give 16 bits as 32."""
+    return image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
+
+
+def _upper_byte(pixels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    upper: np.ndarray[Any, Any] = np.clip(pixels, 0, 65_535) >> 8
+    return upper.astype(np.uint8)
+
+
+def check_sums(raw: bytes) -> None:
+    """`Unreadable` when a chunk that makes the picture is not as it was written."""
+    for kind, start, end in _chunks(raw):
+        if zlib.crc32(memoryview(raw)[start - 4 : end]) != int.from_bytes(raw[end : end + 4], "big"):
+            raise damaged("PNG", f"wrong checksum of a {kind.decode()} chunk")
+
+
+def check_rows(raw: bytes) -> None:
+    """`Unreadable` when the pixels end too early, in data that are whole otherwise. Decompresses all of them."""
+    missing = _expected_bytes(raw)
+    inflate = zlib.decompressobj()
+    for kind, start, end in _chunks(raw):
+        rest = raw[start:end] if kind == b"IDAT" else b""
+        while missing > 0 and (piece := inflate.decompress(rest, BLOCK_BYTES)):
+            missing -= len(piece)
+            rest = inflate.unconsumed_tail
+    if missing > 0:
+        raise damaged("PNG", "rows are missing")
+
+
+def is_interlaced(raw: bytes) -> bool:
+    return len(raw) > 28 and raw[28] != 0
+
+
+def _chunks(raw: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Kind, start and end of the data, of the whole chunks that make the first picture."""
+    start = 8
+    while start + 12 <= len(raw):
+        end = start + 8 + int.from_bytes(raw[start : start + 4], "big")
+        kind = bytes(raw[start + 4 : start + 8])
+        if kind == b"IEND" or end + 4 > len(raw):
+            return
+        if kind in CRITICAL:
+            yield kind, start + 8, end
+        start = end + 4
+
+
+def _expected_bytes(raw: bytes) -> int:
+    width, height = int.from_bytes(raw[16:20], "big"), int.from_bytes(raw[20:24], "big")
+    bits = raw[24] * CHANNELS.get(raw[25], 1)
+    passes = INTERLACED if is_interlaced(raw) else ((0, 0, 1, 1),)
+    total = 0
+    for left, top, step_x, step_y in passes:
+        columns, rows = -(-(width - left) // step_x), -(-(height - top) // step_y)
+        if columns > 0 and rows > 0:
+            total += rows * (1 + -(-columns * bits // 8))
+    return total

@@ -1,20 +1,18 @@
-"""Image preparation as a file asks for it: decode, convert, resize; then batches of numbers for the model."""
+"""Image preparation as a file asks for it: decode, convert, resize; then batches of numbers, or of bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from shoal.spec.shared_sections import ImagePreparation
-from shoal.work.images import affine, jpeg
+from shoal.work.images import jpeg
 from shoal.work.images.formats import format_of
-from shoal.work.images.modes import converted
-from shoal.work.images.pillow import check_size, decode
-from shoal.work.images.pixels import Pixels
-from shoal.work.images.sizes import middle, shorter_side
+from shoal.work.images.pillow import check_size, converted, decode
 from shoal.work.protocols import Unreadable
 
 Array = np.ndarray[Any, Any]
@@ -118,7 +116,7 @@ class ImagePrepare:
     def _fitted(self, pixels: Array | Image.Image, size: tuple[int, int]) -> Array:
         spec = self._spec
         if spec.resize == "affine":
-            return affine.resized(_array(pixels), spec.height, spec.width)
+            return resized(_array(pixels), spec.height, spec.width)
         wanted = self._resized(*size)
         if spec.resize == "none" and wanted != (spec.width, spec.height):
             wanted_text = f"{spec.width} x {spec.height}"
@@ -161,3 +159,111 @@ def _image(pixels: Array | Image.Image) -> Image.Image:
 def _array(pixels: Array | Image.Image) -> Array:
     array: Array = np.asarray(pixels)
     return array if array.ndim == 3 else array[:, :, None]
+
+
+class Box(NamedTuple):
+    """A part of an image; may lie outside of it."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+
+
+def shorter_side(width: int, height: int, side: int) -> tuple[int, int]:
+    """Width and height after the shorter side became `side`."""
+    if width <= height:
+        return side, int(side * height / width)
+    return int(side * width / height), side
+
+
+def middle(width: int, height: int, crop_width: int, crop_height: int) -> Box:
+    """Where the middle is; halves are rounded to even, and an image that is too small has a border around it."""
+    return Box(_start(width, crop_width), _start(height, crop_height), crop_width, crop_height)
+
+
+def _start(length: int, crop: int) -> int:
+    return round((length - crop) / 2) if crop <= length else -((crop - length) // 2)
+
+
+class Pixels:
+    """Looks like the array that it stands for, as far as anybody asks before it is computed."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(
+        self,
+        values: Array,
+        scale: np.float32,
+        mean: list[np.float32],
+        deviation: list[np.float32],
+        compute: Callable[[], Array],
+    ) -> None:
+        self.values = values
+        """Batch x height x width x channels, uint8."""
+        self.scale = scale
+        self.mean = mean
+        self.deviation = deviation
+        self._compute = compute
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        count, height, width, channels = self.values.shape
+        return (count, channels, height, width)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def array(self) -> Array:
+        """The numbers, computed here."""
+        return self._compute()
+
+
+def resized(pixels: Array, height: int, width: int) -> Array:
+    """Height x width x channels as float32, in the units of the input."""
+    rows, columns, channels = pixels.shape
+    flat = pixels.reshape(rows, columns * channels)
+    above, below, lower_share = _samples(rows, height)
+    upper = _columns(flat.take(above, axis=0), columns, channels, width)
+    lower = _columns(flat.take(below, axis=0), columns, channels, width)
+    return _mixed(upper, lower, lower_share[:, None]).reshape(height, width, channels)
+
+
+def _columns(flat: Array, columns: int, channels: int, width: int) -> Array:
+    """Each row resampled. Channels count as columns: numpy takes single bytes much faster than three at once."""
+    left, right, right_share = _samples(columns, width)
+    channel = np.arange(channels)
+    lefts, rights = ((side[:, None] * channels + channel).ravel() for side in (left, right))
+    return _mixed(flat.take(lefts, axis=1), flat.take(rights, axis=1), np.repeat(right_share, channels))
+
+
+def _mixed(first: Array, second: Array, share: Array) -> Array:
+    result: Array = np.multiply(first, 1 - share, dtype=np.float32)
+    result += np.multiply(second, share, dtype=np.float32)
+    return result
+
+
+@lru_cache(maxsize=1024)
+def _samples(size: int, count: int) -> tuple[Array, Array, Array]:
+    """For each of `count` samples along an axis of `size` pixels: its two neighbours, and the share of the second."""
+    last = np.float32(size - 1)
+    places = np.abs((_line(count) + np.float32(1)) * np.float32((size - 1) / 2))
+    places = np.where(places > last, last - (places - last), places).clip(0, last)
+    first = np.floor(places)
+    share = (places - first).astype(np.float32)
+    first_index = first.astype(np.intp)
+    return first_index, np.minimum(first_index + 1, size - 1), share
+
+
+def _line(count: int) -> Array:
+    """From -1 to 1 as `torch.linspace` gives it: from both ends to the middle, each with one rounding."""
+    if count == 1:
+        return np.zeros(1, np.float32)
+    step = float(np.float32(2) / np.float32(count - 1))
+    index = np.arange(count)
+    line = np.where(index < count // 2, step * index - 1, 1 - step * (count - 1 - index))
+    return line.astype(np.float32)

@@ -6,9 +6,9 @@ import os
 from functools import cache
 from hashlib import blake2b
 
+from shoal.model.item import digest
 from shoal.spec import Infer
 from shoal.work import functions
-from shoal.work.digest import digest
 
 LIBRARIES = ("torch", "onnxruntime", "onnxruntime-gpu", "openvino")
 WHOLE_BYTES = 256 << 20

@@ -10,10 +10,10 @@ from shoal.files import find, is_url, open_storage
 from shoal.files.patterns import has_magic
 from shoal.spec import Infer
 from shoal.work import functions
+from shoal.work.job import not_yet
 from shoal.work.models import models
 from shoal.work.models.installed import TAKES
 from shoal.work.outputs import check_output
-from shoal.work.refusals import not_yet
 
 
 def check(spec: Infer) -> list[Problem]:

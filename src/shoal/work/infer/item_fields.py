@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.model.item import HIDDEN
-from shoal.work.digest import digest
+from shoal.model.item import HIDDEN, digest
 
 COUNT = "inputs"
 """The one parameter that people see."""

@@ -10,21 +10,19 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
-from shoal.engine.workers.runner import Failed
-from shoal.engine.workers.stopwatch import now
+from shoal.engine.workers.runner import Failed, now
 from shoal.errors import AccessDenied, FileError, NotFound, ShoalError, Unreachable, several
 from shoal.files import is_url, pause
 from shoal.files.turns import Turn, Turns
 from shoal.model import Factory, Item, Need, Node, Plan, Prediction
-from shoal.model.packages import Packages
-from shoal.model.profile import Profile
+from shoal.model.node import Packages
+from shoal.model.plan import Profile
 from shoal.shape.base import Policy
 from shoal.shape.pool import Guide
 from shoal.spec import Infer
 from shoal.work import outputs
 from shoal.work.infer.fingerprint import fingerprint, made_of
 from shoal.work.infer.item_fields import COUNT, FACTS, LIST
-from shoal.work.infer.liveness import address, is_alive
 from shoal.work.infer.source import InferSource
 from shoal.work.infer.tuners import Tuning
 from shoal.work.inputs import Listing, listing
@@ -32,6 +30,7 @@ from shoal.work.inputs.places import digest_of
 from shoal.work.job import Conclusion, Learned, Past, PoolJob
 from shoal.work.models import models
 from shoal.work.models.installed import is_installed, knows_cuda
+from shoal.work.outputs.ownership import address, is_alive
 from shoal.work.protocols import Models
 from shoal.work.requirements import packages_of, read_requirements
 
@@ -323,7 +322,7 @@ class InferJob(PoolJob):
                 outputs.let_go(self.spec.output, self.spec.folder, self._run, turn)
 
     def plan(self, nodes: Sequence[Node], profile: Profile | None, learned: Learned | None = None) -> Plan:
-        from shoal.work.infer.infer_plan import plan
+        from shoal.work.infer.prediction import plan
 
         return plan(self, nodes, learned or {})
 

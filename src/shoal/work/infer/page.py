@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal import words
-from shoal.planner.usl import Usl
+from shoal.planner.scalability import Usl
 from shoal.units import format_number, format_seconds, format_size
 from shoal.work.pages import (
     Bars,

@@ -1,7 +1,4 @@
-"""What happens to an input before the model gets it: image preparation, a function of the user's, or nothing.
-
-Built in a worker from plain values of the file; imports the libraries that are asked for, and no others.
-"""
+"""Preprocessing of inputs: images, a function of the user's, or nothing; and prepared values as one batch."""
 
 from __future__ import annotations
 
@@ -13,11 +10,12 @@ from typing import Any
 from shoal.spec.infer import Preprocess
 from shoal.spec.shared_sections import ImagePreparation, Input
 from shoal.work import functions
-from shoal.work.infer.batch_array import stacked
 from shoal.work.protocols import Prepare, Unreadable
 
 MOST_PIXELS = ImagePreparation.most_pixels
 """For images that go to a function: nothing in the file says more."""
+NUMERIC = "biufc"
+"""Kinds of numpy's types that a model may take."""
 
 
 def preparation(
@@ -107,3 +105,50 @@ def _image_bytes(value: Any, column: str) -> Any:
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
         raise Unreadable(f"the text in column {column!r} is not Base64") from None
+
+
+def stacked(values: Sequence[Any], *, exact: bool = False) -> Any:
+    """An array with the batch first, or a list.
+
+    Double precision becomes single, as models want it; Python's whole numbers are int64; other arrays stay as they are.
+    `exact`: single numbers stay double, as a time or a price in a table would not survive.
+    """
+    arrays: list[Any] = []
+    for value in values:
+        array = _array(value)
+        if array is None or (arrays and array.shape != arrays[0].shape):
+            return list(values)
+        arrays.append(array)
+    if not arrays:
+        return []
+    import numpy as np
+
+    result = np.stack(arrays)
+    if result.dtype != np.float64 or (exact and result.ndim == 1):
+        return result
+    return result.astype(np.float32)
+
+
+def _array(value: Any) -> Any:
+    """The value as an array; None when it is not made of numbers."""
+    if value is None or isinstance(value, str | bytes | dict):
+        return None  # Without numpy, which what is made of texts alone does not need.
+    import numpy as np
+
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)
+    elif type(value).__module__ == "torch" and hasattr(value, "detach"):
+        array = value.detach().cpu().numpy()
+    elif isinstance(value, int | float) or (isinstance(value, list | tuple) and not _has_arrays(value)):
+        try:
+            array = np.asarray(value)
+        except (ValueError, OverflowError):
+            return None  # lists of different lengths
+    else:
+        return None
+    return array if array.dtype.kind in NUMERIC else None
+
+
+def _has_arrays(values: Sequence[Any]) -> bool:
+    """Several arrays in one value are several inputs of a model; they are not to become one."""
+    return any(hasattr(value, "__array__") or hasattr(value, "__array_interface__") for value in values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shoal.engine.workers.stopwatch import now
+from shoal.engine.workers.runner import now
 from shoal.model import Item, Outcome
 from shoal.model.advice import Heard
 from shoal.work.infer.item_fields import COUNT, HEARD, LIST, content_of, item_id

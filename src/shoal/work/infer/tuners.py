@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shoal.engine import room
-from shoal.engine.workers.stopwatch import now
+from shoal.engine.workers.runner import now
 from shoal.model import Decision, Item, Need, Node
 from shoal.model.advice import AS_GIVEN, Advice, Heard, Machine, Space
 from shoal.planner.scalability import Watch
 from shoal.planner.tuner.tuner import Tuner
 from shoal.spec import Tune
-from shoal.work.infer.curves import curves
 from shoal.work.infer.item_fields import ADVICE, CAREFULLY_FROM, COMPARE, COUNT, TURN
 from shoal.work.job import Learned
 
@@ -22,6 +21,10 @@ ITEM_S = 3.0
 SHORTEST_S = 0.3
 """Towards the end items get smaller, down to this."""
 MOST_ROWS = 32_768
+MOST_KINDS = 16
+"""Kinds of node that are kept: more of them than anybody has."""
+MOST_POINTS = 300
+KEPT = ("chosen", "points", "scaling", "arrangements", "usl", "memory", "differences")
 
 
 class Tuning:
@@ -242,3 +245,17 @@ def machine_of(node: Node, need: Need) -> Machine:
     places = max(1, room.capacity(need, [node]))
     gpus, of_gpu = (int(node.gpu), node.gpu_memory_bytes) if need.gpu else (0, 0)
     return Machine(max(1, int(places * need.cpu)), node.memory_bytes, gpus, of_gpu, places)
+
+
+def curves(learned: Learned) -> dict[str, dict[str, Any]]:
+    """By kind of node, from what its tuner tells. Where there are too many points, the best known ones stay."""
+    return {kind: _curve(learned[kind]) for kind in list(learned)[:MOST_KINDS]}
+
+
+def _curve(document: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: document[name] for name in KEPT if name in document}
+    points = kept.get("points", [])
+    if len(points) > MOST_POINTS:
+        most_rows = sorted(range(len(points)), key=lambda index: -points[index]["rows"])
+        kept["points"] = [points[index] for index in sorted(most_rows[:MOST_POINTS])]
+    return kept

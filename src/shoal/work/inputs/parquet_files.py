@@ -17,8 +17,7 @@ from shoal.errors import FileError, NotFound, Problem, SpecError, nearest, sever
 from shoal.files import Entry
 from shoal.spec.shared_sections import Input
 from shoal.work.inputs.base import Piece
-from shoal.work.inputs.broken import BrokenPiece, own_fault
-from shoal.work.inputs.faults import one_line
+from shoal.work.inputs.faults import BrokenPiece, one_line, own_fault
 from shoal.work.inputs.known import KnownRows, gaps
 from shoal.work.inputs.places import Place, found_at, mark_of
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 
-from shoal.files.atomic import sync_file, sync_folder
+from shoal.files.disk import sync_file, sync_folder
 
 LAYOUT = "1"
 """Another number when the way in which Shoal converts changes: then old ones are not found."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.engine.workers.runner import Failed
 from shoal.work import functions
-from shoal.work.models import cuda
+from shoal.work.models import torch_runtime
 from shoal.work.models.library_errors import memory_told, too_large
 from shoal.work.protocols import Tensor, Unusable
 
@@ -80,17 +80,17 @@ class FunctionPredictor:
 
     def device_bytes(self) -> int:
         torch = sys.modules.get("torch")
-        return 0 if torch is None else cuda.held_bytes(torch)
+        return 0 if torch is None else torch_runtime.held_bytes(torch)
 
     def release(self) -> None:
         torch = sys.modules.get("torch")
         if torch is not None:
-            cuda.give_back(torch)
+            torch_runtime.give_back(torch)
 
     def check(self) -> None:
         torch = sys.modules.get("torch")
         if torch is not None:
-            cuda.check(torch)
+            torch_runtime.check_cuda(torch)
 
     def close(self) -> None:
         self._call = None

@@ -6,8 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from shoal.work.models.arrays import ArrayPredictor
-from shoal.work.models.batch_fit import cast
+from shoal.work.models.batch_fit import ArrayPredictor, cast
 from shoal.work.protocols import Tensor
 
 if TYPE_CHECKING:

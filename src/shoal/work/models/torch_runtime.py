@@ -7,15 +7,17 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from shoal.work.models import cuda
-from shoal.work.models.arrays import ArrayPredictor
+from shoal.work.models.batch_fit import ArrayPredictor
 from shoal.work.protocols import Tensor
 
 if TYPE_CHECKING:
     from shoal.work.protocols import Array
 
+
 _CHANNELS = re.compile(r"to have (\d+) channels?, but got (\d+) channels?")
 _MODES = {"1": "L", "3": "RGB"}
+CONTEXT_BYTES = 512 << 20
+"""What a process takes of a GPU besides its arrays, about: torch does not count it."""
 
 
 def load_module(path: str, device: str = "cpu", precision: str = "float32") -> Any:
@@ -84,7 +86,7 @@ class TorchPredictor(ArrayPredictor):
         with torch.inference_mode():
             outputs = tuple(_tensors(self._called(self._given(batch))))
             if self.device == "cuda":
-                cuda.wait(torch)
+                wait(torch)
             return tuple(_own(tensor) for tensor in outputs)
 
     def _called(self, given: Any) -> Any:
@@ -151,20 +153,20 @@ class TorchPredictor(ArrayPredictor):
         if self.device == "cuda":
             import torch
 
-            cuda.give_back(torch)
+            give_back(torch)
 
     def check(self) -> None:
         if self.device == "cuda":
             import torch
 
-            cuda.check(torch)
+            check_cuda(torch)
 
     def device_bytes(self) -> int:
         if self.device != "cuda":
             return 0
         import torch
 
-        return cuda.held_bytes(torch)
+        return held_bytes(torch)
 
     def close(self) -> None:
         self._module = self._staged = None
@@ -205,3 +207,36 @@ def _own(tensor: Any) -> Array:
     if tensor.dtype in (torch.float16, torch.bfloat16):
         tensor = tensor.float()
     return np.array(tensor.cpu().numpy())
+
+
+def held_bytes(torch: Any) -> int:
+    """The most that this process held on its GPU since `give_back`; 0 where it uses none."""
+    if not uses_gpu(torch):
+        return 0
+    return int(torch.cuda.max_memory_reserved()) + CONTEXT_BYTES
+
+
+def uses_gpu(torch: Any) -> bool:
+    """Asks no driver: that alone would keep children of this process from using a GPU."""
+    return bool(torch.cuda.is_initialized())
+
+
+def wait(torch: Any) -> None:
+    """Until the GPU has done what it was given, asleep: otherwise a thread that waits uses a core."""
+    if uses_gpu(torch):
+        event = torch.cuda.Event(blocking=True)
+        event.record()
+        event.synchronize()
+
+
+def check_cuda(torch: Any) -> None:
+    """Wait for what the GPU has been given. Raises, again and again, where it can no longer be used."""
+    if uses_gpu(torch):
+        torch.cuda.synchronize()
+
+
+def give_back(torch: Any) -> None:
+    """Let others have what torch keeps for later."""
+    if uses_gpu(torch):
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()

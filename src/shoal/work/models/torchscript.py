@@ -114,7 +114,7 @@ class TorchScriptModels:
             path = os.path.join(folder, MODEL)
             precision = self._model.precision
             return OpenVinoPredictor(path, threads=setting.threads, precision=precision, example=example)
-        from shoal.work.models.onnx_runtime import OnnxRuntimePredictor
+        from shoal.work.models.onnx import OnnxRuntimePredictor
 
         path = os.path.join(folder, _ONNX)
         return OnnxRuntimePredictor(path, runtime="onnxruntime", device="cpu", threads=setting.threads)

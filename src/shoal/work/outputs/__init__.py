@@ -5,13 +5,20 @@ Knows nothing of models and inputs. Imports pyarrow where it is first needed.
 
 from __future__ import annotations
 
-from shoal.work.outputs.crumbs import NOWHERE, Crumbs, Ends
-from shoal.work.outputs.output_checks import check_output
-from shoal.work.outputs.output_rows import parts_there, rows, rows_of_part, table
-from shoal.work.outputs.ownership import claim, ensure_ours, let_go, next_number, owner, replace, turns
-from shoal.work.outputs.parts import PartWriter, document_of, facts_of
+from shoal.work.outputs.ownership import (
+    check_output,
+    claim,
+    ensure_ours,
+    let_go,
+    next_number,
+    owner,
+    replace,
+    turns,
+)
+from shoal.work.outputs.part_tables import parts_there, rows, rows_of_part, table
+from shoal.work.outputs.parts import NOWHERE, Crumbs, Ends, PartWriter, document_of, facts_of
 from shoal.work.outputs.publication import Totals, finish, tidy, total
-from shoal.work.outputs.scratch import beside, discard
+from shoal.work.outputs.retirement import beside, discard
 
 __all__ = [
     "NOWHERE",

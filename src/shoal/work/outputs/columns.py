@@ -12,7 +12,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from shoal.engine.workers.runner import Failed
-from shoal.store.arrow import column
+from shoal.store.result_files import column
 
 if TYPE_CHECKING:
     from shoal.work.protocols import Array

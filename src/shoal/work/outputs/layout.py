@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
 from shoal.files import Storage, open_storage
-from shoal.files.atomic import is_aside
+from shoal.files.disk import is_aside
 from shoal.spec.shared_sections import Output
 
 HIDDEN = ".shoal-output"

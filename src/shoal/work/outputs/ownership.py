@@ -1,20 +1,20 @@
-"""Whose an output folder is: one run's at a time. For drivers.
-
-`run.json` names the owner. Who wants to follow it writes `after-OWNER.json`, which only one can; the owner is whoever
-stands at the end of that chain. So of two runs that begin at once one gets the folder, and one that is killed while it
-takes over leaves nothing that the next could not go on with. What was written before stays until `replace`.
-"""
+"""Whose an output folder is: one run's at a time; checks of one, and whether its run is driven now. For drivers."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import NamedTuple
 
-from shoal.errors import NotFound, SpecError
-from shoal.files import Storage
+from shoal.errors import FileError, NotFound, Problem, SpecError
+from shoal.files import Storage, is_among, is_url
+from shoal.files.machine import machine_name
 from shoal.files.turns import FirstTurn, Turn, Turns
-from shoal.spec.shared_sections import Output
+from shoal.spec.shared_sections import Input, Output
+from shoal.store import is_locked, run_folder
+from shoal.store.driver import Driver
 from shoal.store.home import name_of
 from shoal.work.outputs.layout import (
     ERRORS,
@@ -254,3 +254,95 @@ def _refuse_others(storage: Storage, found: Listing, *, is_of_shoal: bool) -> No
             f"{storage.url} holds files that are of no run: {', '.join(others[:OTHERS_NAMED])}{more}.",
             hint=_ELSEWHERE,
         )
+
+
+def address(home: str, output: str) -> str:
+    """Where a run is recorded, for its output to tell: in a storage that others read, only we know it again."""
+    told = f"{machine_name()}:{os.path.abspath(home)}"
+    return blake2b(told.encode(), digest_size=16).hexdigest() if is_url(output) else told
+
+
+def is_alive(run: str, address_: str, home: str, turns: Turns) -> bool | None:
+    """Whether a driver works on this run now; None where that cannot be seen. `home` is ours, `turns` are the run's.
+
+    What cannot be seen may live: its folder may be hidden from us, or on a machine that is called as ours is. Then its
+    last driver says who it is, and a process that we could see and that is gone is dead.
+    """
+    known = _is_alive_at(run, address_, home)
+    if known is None and (driver := Driver.read(turns.driver(turns.highest()))) is not None:
+        known = driver.is_alive()
+    return known
+
+
+def _is_alive_at(run: str, address_: str, home: str) -> bool | None:
+    """As the lock in the run's folder says."""
+    machine, _, folder = address_.partition(":")
+    if address_ == address(home, "s3://"):
+        machine, folder = machine_name(), home
+    if not folder or not os.path.isdir(run_folder(folder, run)):
+        return None
+    if is_locked(os.path.join(run_folder(folder, run), "lock")):
+        return True
+    names = (machine_name(), os.uname().nodename)  # Versions before 0.2 wrote the name of the host.
+    return False if machine in names else None
+
+
+def check_output(output: Output, input_: Input, folder: str) -> list[Problem]:
+    """Every problem with where the output goes. A folder that does not exist is none: it will be made."""
+    if output.path.lower().startswith(("http://", "https://")):
+        return [
+            Problem(f"output: {output.path} can be read, not written.", "Give a folder, or s3:// or hdfs://.")
+        ]
+    try:
+        root = opened(output, folder).url
+    except SpecError as error:
+        return [Problem(f"output: {problem.message}", problem.hint) for problem in error.problems]
+    problems = _about_rights(output.path, root)
+    if _is_read_again(output, input_, folder):
+        problems.append(
+            Problem(
+                f"output: {output.path} is in the input {input_.target}: the next run would read it as input.",
+                "Give a folder beside it.",
+            )
+        )
+    return problems or _about_others(output, folder)
+
+
+def _about_rights(path: str, root: str) -> list[Problem]:
+    if is_url(path) and not path.lower().startswith("file:"):
+        return []
+    nearest = root
+    while not os.path.lexists(nearest):
+        nearest = os.path.dirname(nearest)
+    if not os.path.isdir(nearest):
+        return [Problem(f"output: {nearest} is a file, not a folder.", "Give another folder.")]
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        made = "" if nearest == root else f", so {root} cannot be made"
+        return [
+            Problem(
+                f"output: {nearest} may not be written{made}.", "Give another folder, or look at its rights."
+            )
+        ]
+    return []
+
+
+def _about_others(output: Output, folder: str) -> list[Problem]:
+    """Only on this machine: elsewhere it would take requests."""
+    if is_url(output.path):
+        return []
+    try:
+        ensure_free(output, folder)
+    except SpecError as error:
+        return [Problem(f"output: {error}", error.hint)]
+    except FileError:
+        return []  # What is wrong with it is told by whoever writes there.
+    return []
+
+
+def _is_read_again(output: Output, input_: Input, folder: str) -> bool:
+    if output.endpoint != input_.endpoint:
+        return False
+    try:
+        return any(is_among(input_.target, output.path, key, folder=folder) for key in (part_key(0), ERRORS))
+    except SpecError:
+        return False  # What is wrong with the input is told where the input is checked.

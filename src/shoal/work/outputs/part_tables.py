@@ -1,7 +1,4 @@
-"""The errors of all items in one file, with the columns of the parts: all can be read together.
-
-It is made anew from the files of the items, and from the last such file for items whose own were tidied away.
-"""
+"""Parts as tables: the rows that `shoal results` shows, and the errors of all items in one file."""
 
 from __future__ import annotations
 
@@ -12,13 +9,16 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.errors import NotFound
 from shoal.files import Storage
-from shoal.store.arrow import column
+from shoal.spec.shared_sections import Output
+from shoal.store.result_files import column
 from shoal.work.outputs.columns import arrays_of, table_of
+from shoal.work.outputs.layout import look, opened, part_key
 from shoal.work.outputs.misfits import bare, keys_as, with_misfits
 from shoal.work.outputs.parts import METADATA
 from shoal.work.outputs.schemas import final, merged
@@ -28,6 +28,7 @@ GROUP_ROWS = 20_000
 LOST = "the record of this error was removed"
 _REASONS_COUNTED = 10_000
 _REASONS_KEPT = 1_000
+_BATCH_ROWS = 1000
 
 
 class ItemErrors(NamedTuple):
@@ -176,3 +177,58 @@ def read_table(storage: Storage, key: str) -> Any:
 
     with parquet.ParquetFile(pyarrow.BufferReader(storage.read(key))) as file:
         return file.read(use_threads=False)
+
+
+def rows(output: Output, folder: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
+    """The rows in the order of parts, as they are read; a part that has gone by now raises `NotFound`."""
+    storage = opened(output, folder)
+    parts = look(storage).parts
+    every = (row for seq in sorted(parts) for row in _rows(storage, parts[seq], limit))
+    return islice(every, limit)
+
+
+def rows_of_part(output: Output, folder: str, seq: int) -> Iterator[dict[str, Any]]:
+    """The rows of one item; none where it has no part."""
+    try:
+        yield from _rows(opened(output, folder), part_key(seq), None)
+    except NotFound:
+        return
+
+
+def parts_there(output: Output, folder: str) -> set[int]:
+    """The items whose parts are there."""
+    return set(look(opened(output, folder)).parts)
+
+
+def table(output: Output, folder: str) -> Any:
+    """All rows as one pyarrow table, in the order of parts. Types that only some parts know are those of all."""
+    import pyarrow
+
+    storage = opened(output, folder)
+    parts = look(storage).parts
+    tables = [read_table(storage, parts[seq]).replace_schema_metadata() for seq in sorted(parts)]
+    if not tables:
+        return pyarrow.table({})
+    return pyarrow.concat_tables(tables, promote_options="permissive")
+
+
+def _rows(storage: Storage, key: str, limit: int | None) -> Iterator[dict[str, Any]]:
+    size = _BATCH_ROWS if limit is None else max(1, min(_BATCH_ROWS, limit))
+    for batch in _for_python(read_table(storage, key)).to_batches(max_chunksize=size):
+        yield from batch.to_pylist()
+
+
+def _for_python(table: Any) -> Any:
+    """Times without nanoseconds, which Python's own do not have."""
+    import pyarrow
+    from pyarrow import types
+
+    for index, field in enumerate(table.schema):
+        if getattr(field.type, "unit", None) != "ns":
+            continue
+        if types.is_timestamp(field.type):
+            kind = pyarrow.timestamp("us", field.type.tz)
+        else:
+            kind = pyarrow.time64("us") if types.is_time(field.type) else pyarrow.duration("us")
+        table = table.set_column(index, field.name, table.column(index).cast(kind, safe=False))
+    return table

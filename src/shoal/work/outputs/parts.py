@@ -1,7 +1,4 @@
-"""Parts of the output: one Parquet file an item, written whole or not at all, and once. For workers.
-
-A part is the commit of its item: whoever finds one takes over what it says of itself, and writes nothing.
-"""
+"""Parts of the output: one Parquet file an item, written once and whole; and crumbs of attempts. For workers."""
 
 from __future__ import annotations
 
@@ -10,15 +7,24 @@ import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from shoal.engine.workers.runner import Failed
 from shoal.errors import FileError, NotFound
 from shoal.files import Storage
 from shoal.spec.shared_sections import Output
 from shoal.work.outputs.columns import arrow, as_json, conform, table_of
-from shoal.work.outputs.crumbs import Crumbs
-from shoal.work.outputs.layout import aside_key, errors_key, is_left_out, opened, part_key, partial_key
+from shoal.work.outputs.layout import (
+    HIDDEN,
+    aside_key,
+    crumb_key,
+    crumb_of,
+    errors_key,
+    is_left_out,
+    opened,
+    part_key,
+    partial_key,
+)
 from shoal.work.outputs.misfits import keys_array, odd_keys, odd_names, odd_outputs, with_misfits
 from shoal.work.outputs.schemas import Schemas, is_complete
 from shoal.work.protocols import Facts
@@ -33,6 +39,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 Columns = Mapping[str, Sequence[Any]]
 Errors = Sequence[tuple[Mapping[str, Any], str]]
 """Keys of inputs, and why they have no row."""
+NOWHERE = -1
+"""The position of an attempt that is at no input: whatever ends it, none is to blame."""
 
 
 class PartWriter:
@@ -273,3 +281,47 @@ def document_of(facts: Facts) -> dict[str, Any]:
 def facts_of(document: Mapping[str, Any]) -> Facts:
     """From `document_of`; what else is in the document does not count."""
     return Facts(**{name: document[name] for name in Facts._fields if name in document})
+
+
+class Ends(NamedTuple):
+    """How many attempts ended at an input, and how many of these because it took too long."""
+
+    attempts: int = 0
+    timed_out: int = 0
+
+
+class Crumbs:
+    """The crumbs of an output. Each attempt has one, which it moves as it goes on; for careful attempts only."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def suspects(self, seq: int) -> dict[int, Ends]:
+        """The positions at which earlier attempts at an item were last seen."""
+        found: dict[int, Ends] = {}
+        for key in self._keys(seq):
+            crumb = _read(self._storage.read(key))
+            position = crumb.get("position")
+            if isinstance(position, int) and position != NOWHERE:
+                attempts, timed_out = found.get(position, Ends())
+                found[position] = Ends(attempts + 1, timed_out + (crumb.get("timed_out") is True))
+        return found
+
+    def at(self, seq: int, attempt: int, position: int, *, timed_out: bool = False) -> None:
+        """Say that this attempt begins with this input, or that it took too long; blocks until that would survive
+        the process."""
+        crumb = {"position": position, **({"timed_out": True} if timed_out else {})}
+        self._storage.write(crumb_key(seq, attempt), json.dumps(crumb).encode())
+
+    def _keys(self, seq: int) -> list[str]:
+        keys = (entry.key for entry in self._storage.list(HIDDEN, f"at-{seq:06d}-*.json"))
+        return [key for key in keys if (crumb_of(key) or (None,))[0] == seq]
+
+
+def _read(data: bytes) -> dict[str, Any]:
+    """Empty where it is no crumb."""
+    try:
+        document: Any = json.loads(data)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}

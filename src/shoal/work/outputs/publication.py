@@ -1,44 +1,45 @@
-"""The end of a run's output: errors in one file, parts that can be read together, nothing left behind. For drivers.
-
-Every step replaces a file as a whole or removes what no longer counts, so that it may be killed and called again. A
-driver that is suspended in it, and goes on when another one has the run, takes back what it does then.
-"""
+"""The end of a run's output: what each turn made of it, errors in one file, nothing left. For drivers."""
 
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Set
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.engine.workers.runner import Failed
 from shoal.errors import NotFound
 from shoal.files import Storage
-from shoal.files.atomic import is_aside
-from shoal.files.suspension import suspended_at
-from shoal.files.turns import Turn
+from shoal.files.disk import is_aside
+from shoal.files.turns import Turn, suspended_at
 from shoal.spec.shared_sections import Output
 from shoal.work.outputs.columns import arrays_of, table_of
 from shoal.work.outputs.layout import (
+    ERRORS,
     OWNER,
     Listing,
     aside_key,
     is_claim_aside,
     is_left_out,
+    last_published,
     look,
     opened,
     part_key,
+    published_key,
+    published_prefix,
     remove,
     schema_key,
     turns_prefix,
 )
 from shoal.work.outputs.ownership import FIRST, ensure_ours, replace
-from shoal.work.outputs.part_tables import ItemErrors, read_table
+from shoal.work.outputs.part_tables import ItemErrors, combine, read_table
 from shoal.work.outputs.parts import METADATA, encoded, facts_of, part_document
 from shoal.work.outputs.retirement import put_back, retire
 from shoal.work.outputs.schemas import decoded, final, was_widened
-from shoal.work.outputs.turn_publication import kept_when_tidy, publish
 from shoal.work.protocols import Facts
 
 _TRIES = 5
@@ -214,3 +215,65 @@ def _totals(done: Mapping[int, Facts], missing: Iterable[int], reasons: Counter[
         missing=tuple(missing),
         reasons=dict(reasons.most_common(REASONS_TOLD)),
     )
+
+
+def publish(
+    storage: Storage,
+    run: str,
+    turn: Turn,
+    done: Mapping[int, Facts],
+    errors: Mapping[int, ItemErrors],
+    schema: Any,
+) -> Counter[str]:
+    """Make it known that the output consists of these items: how often each reason for an error was found.
+
+    `schema` is that of the parts, or None where none has a row.
+    """
+    turn.ensure()
+    suspended_at("publish")
+    earlier = last_published(storage, run)
+    known = [ERRORS] if earlier is None else [errors_published(run, earlier), ERRORS]
+    reasons = combine(storage, errors, schema, errors_published(run, turn.number), known)
+    document = {
+        "parts": sorted(done),
+        "rows": sum(facts.rows for facts in done.values()),
+        "errors": sum(facts.errors for facts in done.values()),
+    }
+    storage.write(published_key(run, turn.number), json.dumps(document).encode())
+    _show_errors(storage, run)
+    return reasons
+
+
+def errors_published(run: str, turn: int) -> str:
+    """The errors that this turn published; not there where it had none."""
+    return f"{published_prefix(run)}/{turn}.parquet"
+
+
+def kept_when_tidy(run: str, turn: int) -> set[str]:
+    """What stays of all that was published: the last word, and its errors where an earlier driver may come back."""
+    return {published_key(run, turn), *([errors_published(run, turn)] if turn > 1 else [])}
+
+
+def _show_errors(storage: Storage, run: str) -> None:
+    shown = None
+    while (last := last_published(storage, run)) != shown:
+        assert last is not None, "this driver has published"
+        has_errors = json.loads(storage.read(published_key(run, last)))["errors"]
+        suspended_at("errors")
+        if has_errors:
+            _copy(storage, errors_published(run, last), ERRORS)
+        else:
+            storage.delete(ERRORS)
+        shown = last
+
+
+def _copy(storage: Storage, key: str, to: str) -> None:
+    descriptor, path = tempfile.mkstemp(suffix=".parquet")
+    os.close(descriptor)
+    try:
+        storage.download(key, path)
+        storage.write(to, Path(path))
+    except NotFound:
+        return  # A later turn published, and removed this one's.
+    finally:
+        os.unlink(path)

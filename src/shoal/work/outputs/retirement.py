@@ -1,19 +1,17 @@
-"""How a driver takes files out of an output: aside first, and for good only when the run is still its own after that.
-
-A look is no fence. A driver may be suspended between its look and its act, and somebody else may have the run when it
-goes on, and count on what is moved then. So it looks again after the act, and takes it back where it came too late.
-"""
+"""How files are taken out of an output: aside first, then for good; and the scratch output of a probe."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 
 from shoal.errors import NotFound, ShoalError
-from shoal.files import Storage
-from shoal.files.suspension import suspended_at
-from shoal.files.turns import Turn
-from shoal.work.outputs.layout import Retired, aside_key, for_each, remove
+from shoal.files import Storage, is_url, open_storage
+from shoal.files.local import LocalStorage
+from shoal.files.turns import Turn, suspended_at
+from shoal.spec.shared_sections import Output
+from shoal.work.outputs.layout import ERRORS, HIDDEN, Retired, aside_key, for_each, look, opened, remove
 
 
 def retire(storage: Storage, keys: Iterable[str], turn: Turn) -> None:
@@ -51,3 +49,31 @@ def _put_back(storage: Storage, each: Retired) -> None:
     with suppress(NotFound):
         storage.write_new(each.key, storage.read(each.aside))
         storage.delete(each.aside)
+
+
+def beside(path: str, mark: str) -> str:
+    """A folder next to this one, on the same storage: who reaches the one reaches the other."""
+    bare = path.rstrip("/")
+    is_root = is_url(path) and "/" not in bare.partition("://")[2]
+    return f"{bare}/{mark}/" if is_root else f"{bare}-{mark}/"
+
+
+def discard(output: Output, folder: str) -> None:
+    """Remove this output, and the folder itself unless others put something there. May be called again."""
+    storage = opened(output, folder)
+    found = look(storage)
+    if isinstance(storage, LocalStorage) and not found.others:
+        shutil.rmtree(storage.root, ignore_errors=True)
+        return
+    remove(storage, [*found.parts.values(), *found.asides, *found.hidden, ERRORS])
+    above, _, name = output.path.rstrip("/").rpartition("/")
+    with suppress(ShoalError):  # Folders that are there without a file, on HDFS.
+        around = open_storage(above, folder=folder, endpoint=output.endpoint)
+        folders = {key.rpartition("/")[0] for key in found.hidden} | {
+            HIDDEN,
+            f"{HIDDEN}/turns",
+            f"{HIDDEN}/published",
+        }
+        for folder_ in sorted(folders, key=len, reverse=True):
+            around.delete(f"{name}/{folder_}")
+        around.delete(name)

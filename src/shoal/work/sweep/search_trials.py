@@ -11,7 +11,7 @@ from shoal.model import Item, Outcome
 from shoal.planner.search import Range, Search
 from shoal.spec import Cell, Objective, Trials
 from shoal.work.job import Past, Recorded
-from shoal.work.sweep.items import content_of, make_item
+from shoal.work.sweep.trial_rows import content_of, make_item
 
 OPEN = 2
 """Points that a search which learns may have open for each worker."""

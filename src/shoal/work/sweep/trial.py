@@ -10,8 +10,7 @@ from typing import Any
 from shoal.engine.workers.process import find_python_first, run_command
 from shoal.engine.workers.reporting import report_directly
 from shoal.engine.workers.runner import Work
-from shoal.spec.cell import Cell, text_of
-from shoal.spec.command import fill, template
+from shoal.spec.command import Cell, fill, template, text_of
 from shoal.work import functions
 
 BLOCK_BYTES = 1 << 20

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shoal import words
 from shoal.model.states import WITH_RESULT
-from shoal.spec.cell import RESERVED
+from shoal.spec.command import RESERVED
 
 if TYPE_CHECKING:
     from shoal.store import RunStore

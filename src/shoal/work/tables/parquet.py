@@ -12,9 +12,8 @@ import pyarrow.compute
 import pyarrow.parquet
 import pyarrow.types as kinds
 
-from shoal.spec.cell import Cell
-from shoal.work.tables.cells import BLANK, plain_cell, value_cell
-from shoal.work.tables.table_problems import LARGEST_WIDTH, CellError, Problems
+from shoal.spec.command import Cell
+from shoal.work.tables.table import BLANK, LARGEST_WIDTH, CellError, Problems, plain_cell, value_cell
 
 BATCH_ROWS = 4_096
 TRAILING_ZEROS = compile_pattern(r"(\.\d*?)0+(?=\D|$)")

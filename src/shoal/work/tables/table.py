@@ -1,22 +1,39 @@
-"""Reads a table of experiments: a row is a trial, a column a parameter; .xlsx .csv .tsv .jsonl .parquet.
-
-Opening reads the table once, checks it and counts its rows; the rows themselves are then streamed.
-It does not know what a trial is for, and it never writes a table.
-"""
+"""Tables of experiments: a row is a trial, a column a parameter; their cells, and all that is wrong with one."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from re import compile as compile_pattern
+from typing import Any, Protocol, TypeVar
 
-from shoal.errors import NotFound, SpecError, nearest
-from shoal.spec.cell import RESERVED, Cell
-from shoal.work.tables.table_problems import LARGEST_WIDTH, Problems
+from shoal.errors import NotFound, Problem, SpecError, nearest
+from shoal.spec.command import RESERVED, Cell
 
 FORMATS = (".xlsx", ".csv", ".tsv", ".jsonl", ".parquet")
 CHANGED = "Leave the table alone while it is being read, then start again."
+BLANK = Cell(None, "")
+KEPT_CELLS = 8_192
+KEPT_LENGTH = 40
+
+_INTEGER = compile_pattern(r"[-+]?(?:0|[1-9][0-9]*)").fullmatch
+_FLOAT = compile_pattern(r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?").fullmatch
+_NUMBER_STARTS = frozenset("0123456789+-.")
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("nan", "NaN", "NAN", ".nan", ".NaN", ".NAN"), float("nan")),
+    **{
+        sign + word: float(sign + "inf")
+        for sign in ("", "+", "-")
+        for word in ("inf", "Inf", "INF", ".inf", ".Inf", ".INF", "Infinity")
+    },
+}
+_BOOLEANS = {"true": True, "false": False}
+
+Key = TypeVar("Key", bound=Hashable)
+SHOWN_PLACES = 5
+SHOWN_PROBLEMS = 20
+LARGEST_WIDTH = 16_384  # columns; what a spreadsheet can hold
 
 
 class Source(Protocol):
@@ -90,7 +107,7 @@ def source_of(path: str) -> Source:
 
         return XlsxSource(path)
     if extension == ".jsonl":
-        from shoal.work.tables.jsonl import JsonlSource
+        from shoal.work.tables.text import JsonlSource
 
         return JsonlSource(path)
     if extension == ".parquet":
@@ -152,3 +169,121 @@ def check_names(columns: Sequence[str], source: Source, problems: Problems) -> N
         if len(where) > 1:
             sentence = f"the name {name!r} stands {len(where)} times"
             problems.add(sentence, at=" and ".join(where[:5]), hint="Names must differ.")
+
+
+class CellMemory(dict[Key, Cell]):
+    """Cells made once and found again, since parameters repeat. Bounded, whatever the size of the table."""
+
+    def __init__(self, make: Callable[[Key], Cell]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: Key) -> Cell:
+        cell = self._make(key)
+        if len(self) < KEPT_CELLS and len(cell.text) <= KEPT_LENGTH:
+            self[key] = cell
+        return cell
+
+
+def text_cell(text: str) -> Cell:
+    """The cell for text without a type of its own."""
+    return Cell(_typed(text), text) if text else BLANK
+
+
+def _typed(text: str) -> Any:
+    bare = text.strip()
+    if bare[:1] in _NUMBER_STARTS:
+        try:
+            if _INTEGER(bare):
+                return int(bare)
+            if _FLOAT(bare):
+                return float(bare)
+        except ValueError:  # more digits than Python turns into an integer
+            return text
+    if 3 <= len(bare) <= 9:
+        found = _WORDS.get(bare)
+        if found is None:
+            found = _BOOLEANS.get(bare.lower())
+        return text if found is None else found
+    return text
+
+
+def value_cell(value: Any) -> Cell:
+    """The cell for a JSON value: text as it is, numbers as Python writes them, the rest as compact JSON."""
+    if value is None:
+        return BLANK
+    if isinstance(value, str):
+        return plain_cell(value)
+    if isinstance(value, (bool, list, dict)):
+        return Cell(value, compact_json(value))
+    return Cell(value, repr(value))
+
+
+def plain_cell(text: str) -> Cell:
+    """The cell for text that is known to be text; refuses what no command line can hold."""
+    if "\0" in text:
+        raise CellError("text with a NUL character, which no command line can hold")
+    return Cell(text, text) if text else BLANK
+
+
+def compact_json(value: Any) -> str:
+    from json import dumps
+
+    return dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+class CellError(Exception):
+    """A cell that cannot be a parameter; the reader that catches it knows where the cell is."""
+
+    def __init__(self, sentence: str = "", *, hint: str | None = None) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.hint = hint
+
+
+class Problems:
+    """The problems of one table. A sentence true at many places is one problem that tells the first few."""
+
+    __slots__ = ("_places", "_total", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._places: dict[Problem, list[str]] = {}
+        self._total: dict[Problem, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._total)
+
+    def add(self, sentence: str, *, at: str | None = None, hint: str | None = None) -> None:
+        """Note a problem; `sentence` ends without a full stop, `at` names the line or cell."""
+        problem = Problem(sentence, hint)
+        places = self._places.setdefault(problem, [])
+        self._total[problem] = self._total.get(problem, 0) + 1
+        if at is not None and len(places) < SHOWN_PLACES:
+            places.append(at)
+
+    def raise_any(self) -> None:
+        """Raise everything noted so far as one error; do nothing when there is nothing."""
+        if self:
+            raise self.error()
+
+    def fail(self, sentence: str, *, at: str | None = None, hint: str | None = None) -> SpecError:
+        """The error of everything noted so far and this, after which reading cannot go on."""
+        self.add(sentence, at=at, hint=hint)
+        return self.error()
+
+    def error(self) -> SpecError:
+        told = [Problem(self._told(problem), problem.hint) for problem in self._total]
+        if len(told) > SHOWN_PROBLEMS:
+            more = len(told) - SHOWN_PROBLEMS
+            told[SHOWN_PROBLEMS:] = [Problem(f"{self.path}: and {more:,} more problems.")]
+        hint = next((problem.hint for problem in told if problem.hint), None)
+        return SpecError("\n".join(problem.message for problem in told), hint=hint, problems=told)
+
+    def _told(self, problem: Problem) -> str:
+        places = self._places[problem]
+        if not places:
+            return f"{self.path}: {problem.message}."
+        more = self._total[problem] - len(places)
+        rest = f" and {more:,} more" if more else ""
+        return f"{self.path}: {problem.message}: {', '.join(places)}{rest}."

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zipfile import ZipFile
 
-from shoal.spec.cell import Cell
-from shoal.work.tables.cells import BLANK, CellMemory, plain_cell
-from shoal.work.tables.table_problems import LARGEST_WIDTH, CellError, Problems
+from shoal.spec.command import Cell
+from shoal.work.tables.table import BLANK, LARGEST_WIDTH, CellError, CellMemory, Problems, plain_cell
 from shoal.work.tables.workbook import (
     BrokenError,
     Workbook,
+    number_cell,
+    number_style,
     open_archive,
     parse_part,
     read_number_formats,
@@ -23,7 +24,6 @@ from shoal.work.tables.workbook import (
     read_workbook,
     unescape,
 )
-from shoal.work.tables.xlsx_numbers import number_cell, number_style
 
 OPEN_AND_SAVE = "Open the workbook in a spreadsheet program and save it, so that it holds the result."
 NAMESPACES = (

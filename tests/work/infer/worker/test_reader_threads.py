@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from shoal.engine.workers.stopwatch import Stopwatch
-from shoal.work.infer.worker.intake import Intake
-from shoal.work.infer.worker.reader_threads import REMOTE_THREADS, Readers
+from shoal.engine.workers.runner import Stopwatch
+from shoal.work.infer.worker.intake import REMOTE_THREADS, Intake, Readers
 
 
 class Held:

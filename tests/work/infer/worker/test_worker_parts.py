@@ -8,15 +8,12 @@ from itertools import repeat
 import numpy as np
 import pytest
 
-from shoal.engine.workers.runner import Broken, Failed, NoRoom
-from shoal.engine.workers.stopwatch import Stopwatch
+from shoal.engine.workers.runner import Broken, Failed, NoRoom, Stopwatch
 from shoal.model.advice import Advice, Heard, Setting, Step
 from shoal.work.infer.worker.batch_prediction import Predicting
-from shoal.work.infer.worker.collected import Collected
 from shoal.work.infer.worker.course import Course
-from shoal.work.infer.worker.intake import Intake, Taken
+from shoal.work.infer.worker.intake import Collected, Intake, Readers, Taken
 from shoal.work.infer.worker.model_cache import Holding
-from shoal.work.infer.worker.reader_threads import Readers
 from shoal.work.protocols import OutOfMemory, Tensor, Unreadable, Unusable
 
 GIVEN = Setting("as-given", 4, 1)

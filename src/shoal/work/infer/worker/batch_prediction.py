@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from shoal.engine.workers.runner import Broken, Failed, NoRoom
-from shoal.engine.workers.stopwatch import Stopwatch
+from shoal.engine.workers.runner import Broken, Failed, NoRoom, Stopwatch
 from shoal.model.advice import AS_GIVEN, LEAST_AT_A_GPU, Setting
-from shoal.work.infer.worker.collected import Collected
-from shoal.work.infer.worker.intake import LONGEST_REASON, Taken
+from shoal.work.infer.worker.intake import LONGEST_REASON, Collected, Taken
 from shoal.work.infer.worker.model_cache import Holding
 from shoal.work.models import check_fits, difference
 from shoal.work.models.library_errors import is_lost, lost

@@ -1,18 +1,24 @@
-"""An item at which attempts ended: gone through one input at a time, so that the one they end at can be left out."""
+"""An item at which attempts ended: gone through one input at a time. And the signs of life of any attempt."""
 
 from __future__ import annotations
 
-from shoal.engine.workers.runner import Broken, Work
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from shoal.engine.workers.runner import Broken, Cancelled, Work, now
 from shoal.model.advice import AS_GIVEN, Setting
 from shoal.units import format_seconds
 from shoal.work.infer.worker.batch_prediction import Predicting
-from shoal.work.infer.worker.collected import Collected
-from shoal.work.infer.worker.intake import Intake
-from shoal.work.infer.worker.pulse import Pulse
+from shoal.work.infer.worker.intake import Collected, Intake
 from shoal.work.outputs import NOWHERE, Crumbs, Ends
 
 ENOUGH = 2
 """Attempts that ended at the same input, before it is blamed: a single one may have ended of something else."""
+SHARE = 0.1
+"""Of the time that there is, what may go by until the driver is told: so much less than all of it an input gets."""
+LOADING_S = 600.0
+"""How long loading a model may take, however short the time for inputs is: some are converted for minutes."""
 
 
 def go_carefully(
@@ -86,3 +92,43 @@ def _reason(ends: Ends, timeout_s: float | None) -> str:
         return f"timed out {times}: it takes longer than limits.timeout, {format_seconds(timeout_s)}"
     died = f"{ends.attempts} worker{'' if ends.attempts == 1 else 's'} died of it"
     return died if timeout_s is None else f"{died}, or had to be killed as it timed out"
+
+
+class Pulse:
+    """Of one attempt. Beats where something was done, not by itself: what hangs is not to seem alive."""
+
+    def __init__(self, work: Work, timeout_s: float | None) -> None:
+        self.timeout_s = timeout_s
+        self._work = work
+        self._told = now()
+
+    def beat(self) -> None:
+        """Something was done. Raises `Cancelled` when the attempt should have ended, and user code caught that."""
+        if self._work.cancelled is not None:
+            raise Cancelled
+        if self.timeout_s is not None and now() - self._told >= SHARE * self.timeout_s:
+            self._told = now()
+            self._work.report({}, None)
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """While a model is loaded, which is nothing that could be done bit by bit: beats by itself, for a while."""
+        if self.timeout_s is None:
+            yield
+            return
+        over = threading.Event()
+        beating = threading.Thread(target=self._beat_until, args=(over, SHARE * self.timeout_s), daemon=True)
+        beating.start()
+        try:
+            yield
+        finally:
+            over.set()
+            beating.join()
+
+    def _beat_until(self, over: threading.Event, every_s: float) -> None:
+        until = now() + LOADING_S
+        while not over.wait(every_s) and now() < until and self._work.cancelled is None:
+            try:
+                self._work.report({}, None)
+            except Cancelled:  # For the thread that loads, which hears of it by itself.
+                return

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shoal.engine.workers.stopwatch import memory_bytes, now
+from shoal.engine.workers.runner import memory_bytes, now
 from shoal.model.advice import Advice, Heard, Measured, Setting
 from shoal.work.infer.worker.batch_prediction import Predicting
-from shoal.work.infer.worker.collected import Collected
-from shoal.work.infer.worker.intake import Intake
-from shoal.work.infer.worker.reader_threads import Readers
+from shoal.work.infer.worker.intake import Collected, Intake, Readers
 
 
 class Meter:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
-from shoal.engine.workers.runner import Failed
-from shoal.engine.workers.stopwatch import memory_bytes, now
+from shoal.engine.workers.runner import Failed, memory_bytes, now
 from shoal.model.advice import AS_GIVEN, Setting
 from shoal.work.protocols import Models, OutOfMemory, Predictor, Unusable
 

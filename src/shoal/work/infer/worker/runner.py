@@ -8,9 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shoal import spec as specs
-from shoal.engine.workers.folders import cache_folder, workload_folder
-from shoal.engine.workers.runner import Upcoming, Work
-from shoal.engine.workers.stopwatch import Stopwatch, busy_s, now
+from shoal.engine.workers.runner import Stopwatch, Upcoming, Work, busy_s, cache_folder, now, workload_folder
 from shoal.errors import Unreachable
 from shoal.files import is_url, pause
 from shoal.model.advice import AS_GIVEN, Advice, Heard, Setting
@@ -19,13 +17,10 @@ from shoal.work.infer.item_fields import ADVICE, CAREFULLY_FROM, COMPARE, FACTS,
 from shoal.work.infer.postprocess import finishing
 from shoal.work.infer.preprocess import preparation
 from shoal.work.infer.worker.batch_prediction import Predicting
-from shoal.work.infer.worker.careful import go_carefully
-from shoal.work.infer.worker.collected import Collected
+from shoal.work.infer.worker.careful import Pulse, go_carefully
 from shoal.work.infer.worker.course import Course
-from shoal.work.infer.worker.intake import Intake
+from shoal.work.infer.worker.intake import Collected, Intake, Readers
 from shoal.work.infer.worker.model_cache import Holding
-from shoal.work.infer.worker.pulse import Pulse
-from shoal.work.infer.worker.reader_threads import Readers
 from shoal.work.inputs import opening
 from shoal.work.models import models
 from shoal.work.outputs import PartWriter

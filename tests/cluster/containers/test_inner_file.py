@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shoal import spec
-from shoal.cluster.inner_file import described
+from shoal.cluster.containers.container_groups import described
 
 NODES = "nodes: [{host: a}]"
 

@@ -11,9 +11,8 @@ from shoal.files import open_storage
 from shoal.files.machine import machine_name
 from shoal.files.turns import Turns
 from shoal.store import run_folder
-from shoal.store.driver import Driver
-from shoal.store.lock import RunLock
-from shoal.work.infer.liveness import address, is_alive
+from shoal.store.driver import Driver, RunLock
+from shoal.work.outputs.ownership import address, is_alive
 
 RUN = "lengths-aaaa"
 TURNS = Turns(open_storage("/no/such/folder"), "turns")
