@@ -106,7 +106,7 @@ def _measure(prepared: Prepared, cluster: str | None, here: Here) -> Summary:
 
 
 class _Enough:
-    """Stops a session when so many items have ended well."""
+    """Stops a session when `count` items have ended well."""
 
     def __init__(self, count: int) -> None:
         self.left = count

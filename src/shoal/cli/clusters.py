@@ -96,7 +96,7 @@ def up_command(file: str, as_json: bool) -> int:
     """Start every node that is not up, and say what each has.
 
     May be repeated: what is up stays as it is, what died is brought back, and what is no longer in the file ends.
-    Exit code 1 when some nodes, but not the head, could not be had.
+    Exit code 1 when some nodes, but not the head, could not be started.
     """
     from shoal.api.clusters import lifecycle
 
@@ -147,7 +147,7 @@ def scale_command(file: str, count: int, as_json: bool) -> int:
 @cluster_command.command("notebook")
 @file_argument
 def notebook_command(file: str) -> None:
-    """Start JupyterLab on the head, and open a way to it.
+    """Start JupyterLab on the head, and open a tunnel to it.
 
     Prints the address to open in a browser on this machine. The way stays open until Ctrl-C; the notebook runs on
     until the cluster ends.
@@ -158,7 +158,7 @@ def notebook_command(file: str) -> None:
     address, close = lifecycle.notebook(file)
     echo(address)
     sys.stdout.flush()
-    say("Ctrl-C closes the way; the notebook runs on until the cluster ends.")
+    say("Ctrl-C closes the tunnel; the notebook runs on until the cluster ends.")
     try:
         while True:
             Here().pause(3600)

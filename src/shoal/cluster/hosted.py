@@ -202,7 +202,7 @@ class HostedProvider(ABC):
         )
         head = self._head().host
         if head in failed:
-            raise ClusterError(f"The head {head} cannot be had: {failed[head]}")
+            raise ClusterError(f"The head {head} cannot be started: {failed[head]}")
         state = self.book.read()
         return [self._node(node, state) for node in self.nodes() if node.host not in failed]
 

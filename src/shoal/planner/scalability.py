@@ -8,13 +8,13 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 LEAST_S = 8.0
-"""A number of workers is known once it was watched for so long: what ends, ends in lumps."""
+"""Seconds of observation after which the rate of a number of workers counts: ends come in bursts."""
 SETTLE_S = 2.0
 """After their number changed, what ends was begun before."""
 PAYS = 0.02
 """One more pays when throughput grows by more than this share."""
 LINEAR_SHARE = 0.2
-"""Among many, one more is a small share at best: then it pays when it does so much of what it would do alone."""
+"""Among many workers one more pays when it adds this share of what it would do alone."""
 _SMALLEST = 1e-12
 
 
@@ -71,7 +71,7 @@ class Nodes(NamedTuple):
     seen: int = 1
     """How many nodes were at work when that was measured."""
     by_nodes: Mapping[int, float] = {}
-    """Inputs a second of so many nodes together, where that was watched."""
+    """Inputs a second by number of nodes, where that was observed."""
 
     @classmethod
     def read(cls, rate: float, workers: int, document: Mapping[str, Any]) -> Nodes:
@@ -84,7 +84,7 @@ class Nodes(NamedTuple):
         return fit(self.by_nodes.items()) if len(self.by_nodes) > 1 else None
 
     def independent(self, count: int) -> float:
-        """Inputs a second of so many, if none is in another's way."""
+        """Inputs a second of `count` nodes that do not disturb each other."""
         return self.rate * count
 
     def together(self, count: int) -> float:
@@ -136,7 +136,7 @@ class Throughput:
         self._at = now
 
     def points(self) -> dict[int, float]:
-        """What so many workers do a second, for numbers that were watched for long enough."""
+        """Throughput by number of workers, for numbers that were observed long enough."""
         return {
             workers: done / seconds
             for workers, (done, seconds) in sorted(self._watched.items())
@@ -160,7 +160,7 @@ class Usl(NamedTuple):
     """What each pair of them costs (kappa); above 0, more of them do less in the end."""
 
     def throughput(self, count: float) -> float:
-        """What so many do together, per second."""
+        """Throughput of `count` workers, per second."""
         if count <= 0:
             return 0.0
         pairs = count * (count - 1)

@@ -22,7 +22,7 @@ START_FAILURES = 5
 """Workers in a row that fail to start before the run gives up."""
 
 START_S = 600.0
-"""A worker that is not ready after so long (an import that hangs) is killed, and counts as one that failed."""
+"""Seconds until a worker that is not ready (an import that hangs) is killed and counts as failed."""
 
 
 class Flight:

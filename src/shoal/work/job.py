@@ -164,7 +164,7 @@ class Job(Protocol):
         return
 
     def weight(self) -> Callable[[Item], float] | None:
-        """How much of the work an item is, where all of it is alike: then what workers do together can be measured."""
+        """Weight of an item, for kinds whose items are comparable; it makes throughput measurable."""
         return None
 
     def results(self) -> str | None:
@@ -219,7 +219,7 @@ class PoolJob(Job, Protocol):
         """Where the items that are not recorded yet come from."""
 
     def guide(self, nodes: Callable[[], Sequence[Node]]) -> Guide | None:
-        """Who says how the items of the source that was made last are gone about. `nodes` are those alive."""
+        """The guide of the source that was made last, for kinds that tune while they run. `nodes` gives those alive."""
         return None
 
     def asks(self) -> Asks:

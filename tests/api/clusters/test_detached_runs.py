@@ -330,4 +330,4 @@ def test_a_report_that_cannot_be_had_is_a_sentence(away: Away) -> None:
     os.makedirs(away.home)
     done = away.shoal("report", "t-0001")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("Error: The report could not be had: There is no run 't-0001'")
+    assert done.stderr.startswith("Error: The report could not be fetched: There is no run 't-0001'")

@@ -183,7 +183,9 @@ def get(run: str, item: str | None, to: str | None) -> str:
     _, mark, archive = done.output.partition(ARCHIVE)
     if done.code != 0 or not mark:
         words = done.errors.decode("utf-8", "replace").strip().splitlines()
-        raise ClusterError(f"The files could not be had: {words[-1] if words else 'the head said nothing'}")
+        raise ClusterError(
+            f"The files could not be fetched: {words[-1] if words else 'the head said nothing'}"
+        )
     _unpack(archive, target)
     return target
 
@@ -195,7 +197,7 @@ def report(run: str) -> str:
     done = provider.door().run(command)
     _, mark, rest = done.output.partition(PAGE)
     if done.code != 0 or not mark:
-        raise ClusterError(f"The report could not be had: {_said(done.errors)}")
+        raise ClusterError(f"The report could not be fetched: {_said(done.errors)}")
     try:
         return kept.keep_report(_home(), run, mark + rest)
     except OSError as error:

@@ -74,7 +74,7 @@ def scale(file: str, count: int, tell: Tell) -> Mapping[str, str]:
 
 
 def notebook(file: str) -> tuple[str, Callable[[], None]]:
-    """JupyterLab on the head: the address to open here, and what closes the way to it again."""
+    """JupyterLab on the head: the address to open here, and what closes the tunnel to it."""
     _, provider = _started_by_us(file)
     port, token = provider.detached().notebook()
     here, close = provider.door().forward(port)

@@ -25,7 +25,7 @@ ANY_NAME = "shoal-arbiter"
 NAME = f"{ANY_NAME}-{PROTOCOL}"
 NAMESPACE = "shoal"
 SILENT_S = 15.0
-"""A driver that was not heard of for so long is gone, and holds nothing any more."""
+"""Seconds of silence after which a driver counts as gone, and its leases are free."""
 ASK_S = 1.0
 """How often a driver that waits for nothing asks whether others are owed something."""
 OTHERS_S = 5.0

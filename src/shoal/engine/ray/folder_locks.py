@@ -49,7 +49,7 @@ def remove_unused(folder: str) -> bool:
 
 
 def remove_old(parent: str, unused_s: float) -> None:
-    """Remove the folders in there that nobody holds and nobody began to use for so long."""
+    """Remove the folders in there that are not locked and were not used for `unused_s`."""
     with suppress(FileNotFoundError), os.scandir(parent) as entries:
         found = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
         for path in found:

@@ -32,7 +32,7 @@ HEAR_S = 5.0
 GONE_S = 180.0
 """How long it may then say nothing until it is gone: it may be bringing a checkpoint to safety."""
 WINDOW_S = 60.0
-"""What was heard says how far a clock is for so long, up to twice that: machines are suspended, and clocks drift."""
+"""Seconds for which a measured clock offset is used, at most twice that: machines are suspended, and clocks drift."""
 
 
 class RemoteWorker(Known):

@@ -20,7 +20,7 @@ PATIENCE_S = 10.0
 PING_S = 5.0
 """How often it is asked whether it still hears."""
 SILENT_S = 30.0
-"""One that has not answered for so long is replaced."""
+"""Seconds without an answer after which a zygote is replaced."""
 STARTING_S = 120.0
 """How long its first answer may take: it imports Shoal first, perhaps from a slow disk."""
 MARK_VARIABLE = "SHOAL_WORKERS"

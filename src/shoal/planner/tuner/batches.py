@@ -23,7 +23,7 @@ REACH = 3
 MARGIN = 0.2
 """The share of memory that stays free."""
 CLIMB = 4
-"""A batch may be so many times the largest one that is known to do."""
+"""Largest batch that is allowed, as a multiple of the largest one that fitted."""
 UNKNOWN_BYTES = 1 << 30
 """What a worker is thought to hold before one has told."""
 
@@ -126,7 +126,7 @@ def _between(low: int, high: int) -> int:
 
 
 class Growth(NamedTuple):
-    """Bytes by batch: known points, straight lines between them, and so much for each input before and after them."""
+    """Bytes by batch: known points, straight lines between them, and a constant per input outside of them."""
 
     points: tuple[tuple[int, float], ...]
     """By batch; they never fall."""
@@ -211,7 +211,7 @@ class Memory:
         self.suspected[setting.runtime] = min(half, self.suspected.get(setting.runtime, half))
 
     def crowded(self, workers: int) -> None:
-        """Memory did not suffice for the model itself, with so many workers: there should be one less."""
+        """The model itself did not fit into memory with `workers` workers: allow one less."""
         self.most = max(1, min(workers - 1, self.most or workers))
         if self._machine.gpu > 0:  # The others have more now.
             self.largest.clear()

@@ -13,9 +13,9 @@ from shoal.planner.tuner.curve import Estimate
 from shoal.planner.tuner.knowledge import Knowledge
 
 TRIAL_ITEMS = 2
-"""How many items' time an arrangement takes to be measured."""
+"""Length of the trial of an arrangement, in items."""
 CROWDED = 1 / 3
-"""Before that, some workers do an item with twice the threads while the others go on: what that costs of its time."""
+"""Share of an item's time that is lost before a trial, while some workers use twice the threads beside the others."""
 MOST_MEASURED = 6
 """So many measurements decide between points that are close to each other."""
 DOUBT = 2.0
@@ -71,7 +71,7 @@ def is_promising(known: Knowledge, name: str) -> bool:
 
 
 def _guess(known: Knowledge, name: str) -> gains.Guess:
-    """What is thought of a runtime, by what came of the others: where one disappoints, the next may, too."""
+    """Expected gain of a runtime, lowered where other runtimes gained less than expected."""
     told = [
         math.log(known.ratios[other] / gains.runtime(other, gpu=known.on_gpu).middle)
         for other in known.space.runtimes[1:]
@@ -144,7 +144,7 @@ def _against(
 
 
 def _most(known: Knowledge, more: int) -> float:
-    """How many times as fast so many more workers can be: fewer of them at a GPU save no more than waiting for it."""
+    """Upper bound of the gain of an arrangement; with fewer workers on a GPU, at most the time spent waiting for it."""
     now = known.estimate(known.chosen)
     if more >= 0 or not known.on_gpu or now is None:
         return math.inf

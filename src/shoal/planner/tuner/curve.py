@@ -20,7 +20,7 @@ LEAST_NOISE, MOST_NOISE = 0.02, 0.15
 
 
 class Point(NamedTuple):
-    """A setting, with so many workers of a node at it."""
+    """A setting, and the number of workers of a node that used it."""
 
     setting: Setting
     workers: int
@@ -114,7 +114,7 @@ class Curve:
         return self._estimates.get(point)
 
     def recent(self, setting: Setting, workers: int, count: int) -> float | None:
-        """The rate by the latest so many measurements; None when there are fewer."""
+        """The rate by the latest `count` measurements; None when there are fewer."""
         samples = list(self._samples.get(Point(setting, workers), ()))
         return _estimate(samples[-count:]).rate if len(samples) >= count else None
 

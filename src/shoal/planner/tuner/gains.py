@@ -71,14 +71,15 @@ class Doubt(NamedTuple):
     left_s: float
     """How long the rest of the run takes as things are."""
     now_s: float
-    """What an input takes with the best runtime so far, and with the model as given: in all, and the rest alone."""
+    """Seconds of an input: `now_s` with the best runtime so far, `given_s` with the model as given, `around_s` without
+    the model."""
     given_s: float
     around_s: float
     load_s: float
     tried_s: float
     """How long the trial itself takes, once it is loaded."""
     workers: int
-    """How many go on meanwhile, the one that tries included."""
+    """Workers at work during the trial, its own included."""
 
     def benefit_s(self) -> float:
         """Seconds of the run that trying saves on average; below 0 when it costs more."""
@@ -92,7 +93,7 @@ class Doubt(NamedTuple):
 
 
 def arrangement_s(guess: Guess, most: float, left_s: float, trial_s: float, load_s: float) -> float:
-    """Seconds that trying another number of workers saves on average; it is at `most` so many times as fast."""
+    """Seconds that a trial of another number of workers saves on average; its speed-up is at `most` this."""
     factors = [min(most, factor) for factor in guess.factors()]
     gained = sum(max(0.0, left_s * (1 - 1 / factor)) for factor in factors)
     lost = sum(trial_s * max(0.0, 1 - factor) for factor in factors)
@@ -100,12 +101,12 @@ def arrangement_s(guess: Guess, most: float, left_s: float, trial_s: float, load
 
 
 class Remaining:
-    """Told of each item that is handed out. Rates are those of all workers together."""
+    """Inputs that are left, updated with each hand-out. Rates are those of all workers together."""
 
     def __init__(self) -> None:
         self._given = 0
         self._left: int | None = None
-        """Inputs that nobody had in hand before the last item, its own among them."""
+        """Inputs that were not handed out before the last item, its own included."""
         self._again_at = math.inf
 
     def hand_out(self, rows: int, left: int | None) -> None:
@@ -117,17 +118,17 @@ class Remaining:
         return UNKNOWN_S if self._left is None else self._left / rate
 
     def surely_s(self, rate: float) -> float:
-        """The same, with more care: a run of which the end is not known has as much to come as there was."""
+        """A cautious estimate: a run whose end is unknown is taken to be half done."""
         return self.seconds(rate) if self._left is not None else min(UNKNOWN_S, self._given / rate)
 
     def is_late(self, rows: int, workers: int) -> bool:
-        """Whether others will have nothing to do before this item ends: it would be quicker than it is otherwise."""
+        """Whether other workers run out of items before this one ends: it would then be faster than usual."""
         return self._left is not None and workers > 1 and self._left - rows < workers * rows / 2
 
     def settle(self) -> None:
-        """What did not seem to pay may do so once there was twice as much."""
+        """While the end is unknown, ask again once twice as many inputs were handed out."""
         self._again_at = 2 * self._given if self._left is None else math.inf
 
     def is_to_look_again(self) -> bool:
-        """Whether it is time for that."""
+        """Whether what did not pay is to be asked again."""
         return self._given >= self._again_at

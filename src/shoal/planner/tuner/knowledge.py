@@ -22,21 +22,20 @@ SLOWER = 0.7
 LONGEST_S, FEW = 2.0, 4
 """A batch should take no longer than this, unless it has only a few inputs: measuring it would take too long."""
 PARABOLA = 2.0
-"""What a batch's neighbours count against measurements of the batch itself."""
+"""Weight of the neighbouring batches against the measurements of a batch itself."""
 LEAN, LEAN_S = 0.02, 0.4
-"""At a GPU twice the batch may cost so much: it keeps the GPU busy for less time, which is not seen where workers wait
-for their cores. Up to batches that take a worker so long: larger ones have to gain as much, as they make the run end
-unevenly."""
+"""On a GPU, the bonus of a score for each doubling of the batch, up to batches of `LEAN_S` seconds: larger ones keep
+the GPU busy for less time. Beyond that length it is subtracted, as long batches make the run end unevenly."""
 GRAIN = 32
-"""At a GPU larger batches are several times this: what computes there takes so many at once, or wastes the rest."""
+"""On a GPU, larger batches are multiples of this: its units compute that many at once, and idle for the remainder."""
 WORTH_LOADING, WORTH_LOADING_AT_ONCE = 0.02, 0.1
-"""What another runtime must gain: once that is sure, and after a first look."""
+"""Gain for which another runtime is loaded: once it is well measured, and after a first measurement."""
 SURE = 2.0
 """Measurements after which a point is given up only for one that is better beyond doubt."""
 
 
 class Knowledge:
-    """Mutable: it is told what was heard. Deterministic."""
+    """All measurements of one kind of node, and the choices they lead to. Mutable, deterministic."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -53,14 +52,14 @@ class Knowledge:
         self.ratios: dict[str, float] = {}
         """How many times as fast as the first runtime each was, all in all."""
         self.fixed_rows = 1
-        """A model that takes so many inputs at once, and fills up fewer, should get as many, or several times that."""
+        """The fixed batch of a model that pads smaller ones: batches are multiples of it. 1 where any batch does."""
         self.known_rate: float | None = None
         """What a worker did at the chosen point in an earlier run."""
         self.settled = False
         self.present = 0
         """The most workers that were ever alive on a node; 0 while that was not told."""
         self.settled_with = 0
-        """The most that were, in this run or an earlier one, when it was settled how to go about things."""
+        """The most workers that were alive when a choice was final, in this run or an earlier one."""
         self.chosen = self.setting(space.runtimes[0], min(CLIMB, space.largest_batch) if self.on_gpu else 1)
 
     # What is best.
@@ -136,7 +135,7 @@ class Knowledge:
         return [batch for batch in whole if batch not in scores and batch <= max(FEW, rate * LONGEST_S)]
 
     def rises(self, rows: float = math.inf) -> bool:
-        """Whether a larger batch may still be a lot better, and items of so many inputs would show it."""
+        """Whether a larger batch may still be much better, and items of this many inputs could show it."""
         following = self.unmeasured(self.chosen.runtime)
         return any(self.chosen.batch < batch <= rows / 3 for batch in following)
 
@@ -252,7 +251,7 @@ class Knowledge:
         return batch // GRAIN * GRAIN if self.on_gpu and self.fixed_rows == 1 and batch > GRAIN else batch
 
     def _whole(self, runtime: str, batch: int, workers: int | None = None) -> int:
-        """So many that none have to be filled up, where memory allows them: the model computes as many anyway."""
+        """The batch rounded to a multiple of the model's fixed one, where memory allows it: padding costs as much."""
         whole = -(-batch // self.fixed_rows) * self.fixed_rows
         if whole == batch or whole > self.memory.bound(runtime, self.space.largest_batch):
             return batch
@@ -278,7 +277,7 @@ class Knowledge:
     # What was heard.
 
     def hear(self, heard: Heard, *, workers: int, clean: bool) -> None:
-        """Take in what one of so many workers told. Unless `clean`, its rates are of no use: others were in its way."""
+        """Record the measurements of one of `workers` workers. Unless `clean`, its rates do not count."""
         for name, difference in heard.differences.items():
             self.differences[name] = max(difference, self.differences.get(name, 0.0))
         self.unusable.update(heard.unusable)
@@ -303,7 +302,7 @@ class Knowledge:
         return measured._replace(setting=setting._replace(batch=self.space.batch))
 
     def crowded(self, workers: int) -> None:
-        """There is no memory for so many workers."""
+        """Memory does not suffice for this number of workers."""
         self.memory.crowded(workers)
         self._shrink()
 
@@ -318,7 +317,7 @@ class Knowledge:
             self.chosen = self.chosen._replace(threads=threads)
 
     def _miss(self) -> None:
-        """Where workers stay away that were there when it was settled, the others may make better use of the cores."""
+        """When workers are gone that were there at the final choice, the others may use their cores: choose again."""
         found = self.curve.exactly(self.chosen, self.at_work())
         missing = 0 < self.present < min(self.settled_with, self.arranger.current.workers)
         if self.settled and missing and found is not None and found.sure >= SURE:

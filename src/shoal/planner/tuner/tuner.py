@@ -20,22 +20,22 @@ from shoal.planner.tuner.knowledge import SURE
 
 FIRST_ROWS = 4
 FIRST_BATCH = 4
-"""With so many at once a runtime is tried on processors, before it is known what is best."""
+"""Batch with which a runtime is first tried on a CPU."""
 UNSETTLED_S, RISING_S = 2.0, 0.7
-"""Items are short until it is settled how to go about them: what is heard early is worth more. The more so at a GPU
-as long as larger batches are a lot better."""
+"""Seconds of an item before the choice is final, as early measurements are worth more; and on a GPU while larger
+batches are still much better."""
 ENOUGH_MEASURED, ENOUGH_DOUBT = 2.5, 1.5
-"""Measurements that decide about an arrangement; fewer do where it is more than so many deviations off."""
+"""Measurements that decide about an arrangement, and the deviations from the best beyond which fewer do."""
 MOST_ATTEMPTS = 3
 WORTH_A_LOOK = 5
-"""The rest of a run should be so many times as long as a look at another batch."""
+"""Least length of the rest of a run, in trials of another batch."""
 REFINE_EVERY, DOUBTFUL_EVERY = 20, 3
-"""Once it is settled, every so many items there is a look at a neighbour: more often while one may be better."""
+"""Items between two trials of a neighbouring batch after the final choice; and while one may be better."""
 DRIFT, DRIFT_KNOWN = 0.75, 0.6
-"""Rates that fall below this share, or rise accordingly, mean that things are not as they were."""
+"""Rates below this share of the known one, or above its inverse, mean that the machine has changed."""
 RECENT = 5
 SUSPICIOUS = 2
-"""Workers that die with a batch that is larger than any before, until it is thought to be the batch."""
+"""Workers lost with a batch larger than any before, until the batch is blamed."""
 
 
 class Asked(NamedTuple):
@@ -108,7 +108,7 @@ class Tuner:
         return self._handed(Step(self._known.chosen)).advice
 
     def tell(self, worker: int, heard: Heard) -> None:
-        """What came of the item that this worker had; also of one that was not asked for."""
+        """Record the end of this worker's item; also of one without advice."""
         asked = self._asked.pop(worker, None)
         # One that is dead has nothing loaded any more, and should not be waited for.
         loaded = set() if worker in self._lost else self._loaded.setdefault(worker, set())
@@ -148,7 +148,7 @@ class Tuner:
                     self._known.memory.suspect(step.setting)
 
     def rows_for(self, seconds: float) -> int:
-        """How many inputs an item should have to take about so long on one worker."""
+        """Number of inputs with which an item takes about `seconds` on one worker."""
         rate = self._known.rate_of_worker()
         if rate is None:
             first = max(FIRST_ROWS, 2 * self._known.chosen.batch) << min(self._blank, 10)

@@ -13,7 +13,7 @@ WINDOW_S = 10.0
 OVERDUE = 0.1
 """An item that ran longer than expected is expected to go on for this share of what it has run."""
 EXACT = 300
-"""Up to so many waiting items are summed one by one; beyond, their mean is good enough."""
+"""Waiting items whose durations are summed one by one; beyond, their mean is used."""
 
 
 class Meter:

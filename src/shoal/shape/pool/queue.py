@@ -13,7 +13,7 @@ from shoal.shape.pool.values import Guide, Source
 from shoal.shape.roster import Member, Roster
 
 AVOID_S = 1.0
-"""A retry waits so much longer for another worker than the one that failed it; then it takes what is free."""
+"""Seconds that a retry waits for another worker than the one that failed it, before it takes any."""
 STUCK_S = 0.2
 """An item that runs longer than this gives up the chunk-mates that wait behind it."""
 

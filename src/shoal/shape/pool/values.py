@@ -32,7 +32,7 @@ class Source(Protocol):
 
 
 class Guide(Protocol):
-    """Who says how items are gone about, where the kind tunes that while it runs. Called from the pool's loop."""
+    """Tunes a running pool, for kinds that do: busy workers, advice for each hand-out. Called from the pool's loop."""
 
     def active(self, host: str, workers: int) -> int:
         """How many of the workers that a node has now should be given items."""

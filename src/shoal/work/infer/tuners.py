@@ -1,4 +1,4 @@
-"""How the items of an inference are gone about while it runs: a tuner for each kind of node. Decides nothing itself."""
+"""The tuners of a running inference, one for each kind of node, and what was kept of them. Decides nothing itself."""
 
 from __future__ import annotations
 

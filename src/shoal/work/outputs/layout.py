@@ -83,12 +83,12 @@ def published_key(run: str, turn: int) -> str:
 
 
 def aside_key(turn: int, key: str) -> str:
-    """Where a driver of this turn puts what it takes out of the output, until it may be removed."""
+    """Where a driver of this turn keeps files that it took out of the output, until they may be removed."""
     return f"{HIDDEN}/aside-{turn}-{key.rpartition('/')[2]}"
 
 
 def is_claim_aside(key: str) -> bool:
-    """Whether this is the word of a run that takes the output over, on its way: not for others to remove."""
+    """Whether this file announces a takeover of the output that is under way; others must not remove it."""
     return key.startswith((f"{HIDDEN}/.after-", f"{HIDDEN}/.run.json."))
 
 

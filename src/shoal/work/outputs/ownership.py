@@ -257,7 +257,7 @@ def _refuse_others(storage: Storage, found: Listing, *, is_of_shoal: bool) -> No
 
 
 def address(home: str, output: str) -> str:
-    """Where a run is recorded, for its output to tell: in a storage that others read, only we know it again."""
+    """The home of a run, as its output names it: machine and path, or their digest where others can read it."""
     told = f"{machine_name()}:{os.path.abspath(home)}"
     return blake2b(told.encode(), digest_size=16).hexdigest() if is_url(output) else told
 

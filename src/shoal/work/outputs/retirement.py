@@ -52,7 +52,7 @@ def _put_back(storage: Storage, each: Retired) -> None:
 
 
 def beside(path: str, mark: str) -> str:
-    """A folder next to this one, on the same storage: who reaches the one reaches the other."""
+    """Scratch folder beside this output, on the same storage, so that workers reach it, too."""
     bare = path.rstrip("/")
     is_root = is_url(path) and "/" not in bare.partition("://")[2]
     return f"{bare}/{mark}/" if is_root else f"{bare}-{mark}/"

@@ -86,7 +86,7 @@ class Predicting:
         return min(setting.batch, cap.largest)
 
     def forget(self) -> None:
-        """A new item begins: what is told about the last one has been told."""
+        """Begin an item: forget the report of the last one."""
         self.differences = {}
         self.out_of_memory = []
         self._told = set()

@@ -16,7 +16,7 @@ from shoal.work.outputs import NOWHERE, Crumbs, Ends
 ENOUGH = 2
 """Attempts that ended at the same input, before it is blamed: a single one may have ended of something else."""
 SHARE = 0.1
-"""Of the time that there is, what may go by until the driver is told: so much less than all of it an input gets."""
+"""Heartbeat interval, as a share of the input's time limit."""
 LOADING_S = 600.0
 """How long loading a model may take, however short the time for inputs is: some are converted for minutes."""
 
@@ -112,7 +112,7 @@ class Pulse:
 
     @contextmanager
     def loading(self) -> Iterator[None]:
-        """While a model is loaded, which is nothing that could be done bit by bit: beats by itself, for a while."""
+        """While a model is loaded, in one call: beats by a timer, up to a limit."""
         if self.timeout_s is None:
             yield
             return

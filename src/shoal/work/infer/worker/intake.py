@@ -68,7 +68,7 @@ class Intake:
         return bool(self._coming) and not self._coming[-1].done()
 
     def reach_ahead(self, executor: Executor, depth: int) -> None:
-        """Have so many of the next inputs prepared by other threads."""
+        """Keep `depth` of the next inputs in preparation by other threads."""
         while self._outstanding < depth:
             group = self._next(GROUP)
             if not group:
@@ -168,7 +168,7 @@ class Readers:
 
     @property
     def current(self) -> ThreadPoolExecutor | None:
-        """The threads that there are now."""
+        """Number of threads now."""
         return self._executor
 
     def depth(self, batch: int) -> int:
@@ -186,7 +186,7 @@ class Readers:
             self._wanted = min(most, max(2, 2 * max(self._wanted, self._size)))
 
     def close(self) -> None:
-        """Nobody wants what they have not begun."""
+        """Cancel what no thread has begun."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None

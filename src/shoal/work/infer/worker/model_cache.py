@@ -43,7 +43,7 @@ class Holding:
         self.unusable: dict[str, str] = {}
         """Runtimes that failed here, and why. They are not tried again."""
         self.while_loading: Callable[[], AbstractContextManager[None]] = nullcontext
-        """What goes on while one is loaded."""
+        """Context around the loading of a model: heartbeats."""
 
     def get(self, setting: Setting, example: Callable[[], Any]) -> tuple[str, Predictor]:
         """The model for this setting; where its runtime is of no use, as it was given. Conversions need an example."""
@@ -57,7 +57,7 @@ class Holding:
         return AS_GIVEN, self._load(setting._replace(runtime=AS_GIVEN), example)
 
     def refuse(self, runtime: str, why: str) -> None:
-        """This one does not do: it is not used again."""
+        """Exclude a runtime that failed here."""
         if self._pinned:
             raise Failed(f"{runtime}, which tune.runtime asks for, cannot be used: {why}") from None
         self.unusable[runtime] = why
