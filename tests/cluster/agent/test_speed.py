@@ -55,6 +55,7 @@ def test_standstills_that_come_at_any_moment_are_no_quota() -> None:
     assert time_share(found) == 1.0
 
 
+@pytest.mark.serial
 def test_a_host_that_takes_twice_the_time_for_the_same_work_is_half_as_fast(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shoal.spec.infer import NORMALIZATIONS
-from shoal.spec.shared_sections import ImagePreparation
+from shoal.spec.shared_sections import NORMALIZATIONS, ImagePreparation
 from shoal.work.images import image_preparation
 
 IMAGENET = NORMALIZATIONS["imagenet"]

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shoal.spec.infer import NORMALIZATIONS
-from shoal.spec.shared_sections import ImagePreparation
+from shoal.spec.shared_sections import NORMALIZATIONS, ImagePreparation
 from shoal.work.images import image_preparation
 from shoal.work.images.preparation import FILTERS, Box, middle, shorter_side
 from shoal.work.protocols import Prepare, Unreadable

@@ -107,7 +107,7 @@ def source_of(path: str) -> Source:
 
         return XlsxSource(path)
     if extension == ".jsonl":
-        from shoal.work.tables.text import JsonlSource
+        from shoal.work.tables.json_lines import JsonlSource
 
         return JsonlSource(path)
     if extension == ".parquet":
