@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shoal.spec.loader import compose
 from shoal.spec.nodes import SET, Node, Problems, describe, resolve, usable
+from shoal.spec.yaml_loader import compose
 
 _SEGMENT = r'(?:"[^"]*"|[^.="]+)'
 _PATH = re.compile(rf"({_SEGMENT}(?:\.{_SEGMENT})*)=(.*)", re.DOTALL)

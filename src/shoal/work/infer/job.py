@@ -322,11 +322,11 @@ class InferJob(PoolJob):
                 outputs.let_go(self.spec.output, self.spec.folder, self._run, turn)
 
     def plan(self, nodes: Sequence[Node], profile: Profile | None, learned: Learned | None = None) -> Plan:
-        from shoal.work.infer.prediction import plan
+        from shoal.work.infer.time_prediction import plan
 
         return plan(self, nodes, learned or {})
 
     def predict(self, node: Node, count: int, learned: Learned) -> Prediction:
-        from shoal.work.infer.prediction import predict
+        from shoal.work.infer.time_prediction import predict
 
         return predict(self, node, count, learned)

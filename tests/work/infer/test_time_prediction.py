@@ -14,7 +14,7 @@ from shoal import spec as specs
 from shoal.errors import CannotPlace, SpecError
 from shoal.model import Item, Node, Prediction
 from shoal.model.advice import Advice, Heard, Measured
-from shoal.work.infer import prediction
+from shoal.work.infer import time_prediction as prediction
 from shoal.work.infer.item_fields import ADVICE, COUNT, LIST
 from shoal.work.infer.job import InferJob
 from shoal.work.infer.tuners import Tuning, machine_of
