@@ -23,7 +23,7 @@ StrPath: TypeAlias = "str | os.PathLike[str]"
 
 _LATE = {
     **dict.fromkeys(("Cluster", "ClusterNode", "Location", "Scale"), "cluster"),
-    "ANY": "loader",
+    "ANY": "yaml_loader",
     **dict.fromkeys(("Limits", "Placement", "Resources", "Spec", "Workload"), "workload"),
     **dict.fromkeys(("Objective", "Run", "Sweep", "Trials"), "sweep"),
     **dict.fromkeys(
