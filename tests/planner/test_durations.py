@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import product
 from random import Random
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from shoal.model import Item
 from shoal.planner import durations
-from shoal.planner.durations import Durations, interval, lower_bound, makespan, predict, remaining
+from shoal.planner.durations import Durations, interval, makespan, predict, remaining
 
 SECONDS = st.lists(st.floats(0.001, 1e4), min_size=1, max_size=60)
 
@@ -62,20 +61,18 @@ def test_a_value_that_was_never_seen_counts_as_long() -> None:
 
 
 @given(st.lists(st.floats(1e-6, 1e5), min_size=1))
-def test_mean_and_spread_are_those_of_the_durations(seconds: list[float]) -> None:
+def test_the_mean_is_that_of_the_durations(seconds: list[float]) -> None:
     durations = Durations()
     for each in seconds:
         durations.tell("", {}, each)
     mean = sum(seconds) / len(seconds)
     assert durations.mean_s == pytest.approx(mean)
-    spread = math.sqrt(sum((each - mean) ** 2 for each in seconds) / len(seconds))
-    assert durations.spread_s == pytest.approx(spread, abs=1e-3 * mean)
 
 
 @given(SECONDS, st.integers(1, 20))
 def test_nobody_waits_while_there_is_something_to_do(seconds: list[float], workers: int) -> None:
     found = makespan(seconds, workers)
-    assert lower_bound(seconds, workers) <= found + 1e-6
+    assert max(sum(seconds) / workers, max(seconds)) <= found + 1e-6
     assert found <= sum(seconds) / workers + (1 - 1 / workers) * max(seconds) + 1e-6
 
 

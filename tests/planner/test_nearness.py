@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.errors import CannotPlace, NotFound
 from shoal.model import Node, RoundTrip
-from shoal.planner.nearness import distance, distances, nearest, nearest_first
+from shoal.planner.nearness import distance, distances, nearest
 from shoal.spec import Location
 
 CLOUD = Node("cloud", 8, 0, labels={"location": "nitos"})
@@ -57,23 +56,6 @@ def test_what_is_not_known_has_a_reason(
 def test_a_failed_measurement_leaves_what_is_known_and_is_told() -> None:
     found = distance(EDGE, "home", LOCATIONS, RoundTrip("gateway.home:22", 0, error="no answer"))
     assert (found.round_trip_s, found.source, found.why) == (0.0, "label", "no answer")
-
-
-def test_the_nearest_come_first_and_those_at_an_unknown_distance_not_at_all() -> None:
-    measured = {"cloud": {"home": MEASURED}}
-    found = nearest_first([CLOUD, BARE, EDGE], "home", LOCATIONS, measured)
-    assert [each.node for each in found] == ["edge", "cloud"]
-
-
-def test_a_location_that_nobody_knows_the_way_to_is_an_error_with_each_reason() -> None:
-    with pytest.raises(CannotPlace, match=r"near far: bare: location far has no probe, and the node has no"):
-        nearest_first([BARE], "far", LOCATIONS, {})
-
-
-def test_a_location_that_is_not_there_is_an_error_with_the_nearest_name() -> None:
-    with pytest.raises(NotFound, match="Unknown location 'hom'") as caught:
-        nearest_first([EDGE], "hom", LOCATIONS, {})
-    assert caught.value.hint == "Did you mean 'home'?"
 
 
 def test_the_nearest_of_each_location_are_marked_all_where_they_are_equal() -> None:

@@ -49,9 +49,8 @@ def test_points_that_cannot_be_used_are_left_out() -> None:
 
 def test_more_workers_do_less_beyond_the_peak() -> None:
     law = Usl(10.0, 0.02, 0.01)
-    assert law.peak == pytest.approx(math.sqrt(0.98 / 0.01))
-    assert law.gain(round(law.peak) + 1) < 0 < law.gain(round(law.peak) - 2)
-    assert Usl(10.0, 0.1).peak == math.inf
+    peak = math.sqrt(0.98 / 0.01)
+    assert law.gain(round(peak) + 1) < 0 < law.gain(round(peak) - 2)
 
 
 def test_enough_is_where_the_next_no_longer_pays() -> None:

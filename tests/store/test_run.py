@@ -169,10 +169,9 @@ def test_time_of_a_killed_driver_counts_up_to_its_last_sign_of_life(run: RunStor
     run.close()
 
 
-def test_info_says_who_drives_and_how_far_it_is(run: RunStore) -> None:
-    run.save_plan(
-        Plan("sweep", "next-cell", 3, 2, Prediction(1, 2, 3), (Decision("workers", 2, "two cores"),))
-    )
+def test_info_says_who_drives_and_how_far_it_is(make_run: Callable[..., RunStore]) -> None:
+    plan = Plan("sweep", "next-cell", 3, 2, Prediction(1, 2, 3), (Decision("workers", 2, "two cores"),))
+    run = make_run(objective=("accuracy", "max"), plan=plan)
     journal = run.journal()
     journal.add(items(3))
     journal.ended(2, 1, 0, "node0", NOW, DONE)

@@ -51,7 +51,6 @@ class Durations:
         self._exact: dict[str, _Mean] = {}
         self._columns: dict[str, dict[Any, _Mean]] = {}
         self._overall = _Mean()
-        self._squares = 0.0
         self._logs = _Mean()
         self._log_squares = 0.0
         self.version = 0
@@ -66,18 +65,9 @@ class Durations:
         """Average seconds of an item; None before the first."""
         return self._overall.total / self._overall.count if self._overall.count else None
 
-    @property
-    def spread_s(self) -> float:
-        """Standard deviation of an item's seconds."""
-        if self._overall.count < 2:
-            return 0.0
-        mean = self._overall.total / self._overall.count
-        return math.sqrt(max(0.0, self._squares / self._overall.count - mean * mean))
-
     def tell(self, content: str, params: Mapping[str, Any], seconds: float) -> None:
         """An item with these parameters took this long."""
         self._overall.add(seconds)
-        self._squares += seconds * seconds
         if seconds < SHORT_S:
             return
         self.version += 1
@@ -141,11 +131,6 @@ def makespan(durations: Sequence[float], workers: int) -> float:
     for seconds in sorted(durations, reverse=True):
         heapq.heapreplace(ends, ends[0] + seconds)
     return max(ends)
-
-
-def lower_bound(durations: Sequence[float], workers: int) -> float:
-    """No schedule is shorter than this."""
-    return max(sum(durations) / max(workers, 1), max(durations, default=0.0))
 
 
 def predict(durations: Sequence[float], spread_s: float, workers: int, overhead_s: float) -> Prediction:

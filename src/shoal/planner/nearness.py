@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shoal.errors import CannotPlace, unknown
 from shoal.model import Distance, Node, RoundTrip
 from shoal.model.distance import KNOWN, LABEL, MEASURED
 from shoal.spec import Location
@@ -63,26 +62,6 @@ def _why_unknown(location: str, at: str | None, locations: Mapping[str, Location
     if at is None:
         return f"location {location} has no probe, and the node has no label {LOCATION_LABEL}"
     return f"location {location} has no probe, and no known round trip to {at}"
-
-
-def nearest_first(
-    nodes: Sequence[Node], location: str, locations: Mapping[str, Location], measured: Measurements
-) -> list[Distance]:
-    """The nodes whose distance is known, nearest first; in the order they came where it is the same.
-
-    Raises `NotFound` for a location that the cluster does not have, and `CannotPlace` where no distance is known.
-    """
-    if location not in locations:
-        raise unknown("location", location, locations)
-    found = [distance(node, location, locations, measured.get(node.host, {}).get(location)) for node in nodes]
-    known = [each for each in found if each.round_trip_s is not None]
-    if not known:
-        reasons = "; ".join(f"{each.node}: {each.why}" for each in found) or "there are no nodes"
-        raise CannotPlace(
-            f"Nobody knows which node is near {location}: {reasons}.",
-            hint=f"Give {location} a probe that answers, or a table of round trips, in the cluster file.",
-        )
-    return sorted(known, key=lambda each: each.round_trip_s or 0.0)
 
 
 def nearest(found: Sequence[Distance]) -> set[tuple[str, str]]:

@@ -181,13 +181,6 @@ class Usl(NamedTuple):
         bar = best * (1 - min(PAYS, LINEAR_SHARE / max(1, most)))
         return next(count for count in range(1, most + 1) if self.throughput(count) >= bar)
 
-    @property
-    def peak(self) -> float:
-        """The number beyond which more of them do less; infinite when there is none."""
-        if self.coherence <= 0:
-            return math.inf
-        return max(1.0, math.sqrt(max(0.0, 1 - self.contention) / self.coherence))
-
 
 def fit(points: Iterable[tuple[float, float]]) -> Usl | None:
     """The law that fits (count, throughput) best, in relative error; None without a usable point.

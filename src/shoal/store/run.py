@@ -203,12 +203,6 @@ class RunStore(RunReader):
             values = kept.values(kind)
             schema.write(self._connection, {schema.NOTE + name: value for name, value in values.items()})
 
-    def save_plan(self, plan: Plan) -> None:
-        """Write `plan.json`, and remember the number of items and the prediction."""
-        with self._guard():
-            _write_plan(self.folder, plan)
-        self._write_meta(_of_plan(plan))
-
     # Items
 
     def journal(self) -> SqliteJournal:

@@ -6,15 +6,12 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from typing import Any
 
 from shoal.api.views.averages import Averages, average
 from shoal.cluster.this_machine import Here
 from shoal.errors import NotFound, SpecError, nearest
 from shoal.model import LogSlice
 from shoal.store import (
-    ItemRecord,
-    RunInfo,
     RunStore,
     RunSummary,
     ensure_own,
@@ -47,25 +44,6 @@ def open_run(run: str) -> RunStore:
     """A run by id, unique prefix, name (its latest), or `last`; to be read."""
     home = _home(Here())
     return RunStore.open(home, resolve_run(home, run), write=False)
-
-
-def show(run: str) -> tuple[RunInfo, list[ItemRecord]]:
-    """A run and its items as they are now."""
-    with open_run(run) as store:
-        return store.info(Here().now()), list(store.items())
-
-
-def results(run: str, *, best: int | None = None) -> tuple[list[str], list[dict[str, Any]]]:
-    """Columns and rows; with `best`, the best N by the workload's objective."""
-    with open_run(run) as store:
-        if best is None:
-            return store.columns(), list(store.rows())
-        objective = store.info().objective
-        if objective is None:
-            raise SpecError(
-                f"Run {store.run} has no objective.", hint="Add objective: {metric: NAME, goal: max}."
-            )
-        return store.columns(), store.best(*objective, count=best)
 
 
 def averages(store: RunStore, *, best: int | None = None) -> Averages:
