@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shoal.engine.base import Engine
 from shoal.files.turns import suspended_at
 from shoal.model import Granted, Item, Need, Place, Refused
-from shoal.planner import durations
+from shoal.planner import chunks
 from shoal.planner.durations import Durations
 from shoal.shape.flights import Flights
 from shoal.shape.journal import Journal
@@ -58,10 +58,10 @@ class Crew:
     def hungry(self, workers: int, *, soon: bool = False) -> int:
         """How many more items so many workers could be given, now or `soon`, however many there are."""
         mean = self._durations.mean_s
-        each = durations.ahead(mean, durations.PLENTY, workers, self._engine.latency_s, self.ahead())
+        each = chunks.ahead(mean, chunks.PLENTY, workers, self._engine.latency_s, self.ahead())
         have = len(self.ready) + self.roster.aloft + self.ready.delayed
         if soon:
-            each += durations.in_reserve(mean, self.lane.policy.commit_s) if self.guide is None else 0
+            each += chunks.in_reserve(mean, self.lane.policy.commit_s) if self.guide is None else 0
             have += self.coming
         return workers * each - have
 
@@ -71,7 +71,7 @@ class Crew:
 
     def workers_soon(self) -> int:
         """How many workers may soon want items: those that a guide lets work, or all for which there is room."""
-        return max(1, self.hands.total if self.guide is not None else min(self.limit(), durations.PLENTY))
+        return max(1, self.hands.total if self.guide is not None else min(self.limit(), chunks.PLENTY))
 
     def feed(self, now: float) -> None:
         """Hand out what waits. Raises `TakenOver` where another driver has the run by now."""
@@ -82,9 +82,9 @@ class Crew:
             self._engine.latency_s,
             self.ahead(),
         )
-        enough = max(least, durations.at_least(mean, latency_s))
+        enough = max(least, chunks.at_least(mean, latency_s))
         for member in hands.members:
-            want = durations.ahead(mean, len(ready), hands.total, latency_s, least)
+            want = chunks.ahead(mean, len(ready), hands.total, latency_s, least)
             have = len(member.flights)
             if not ready or have > want // 2:
                 break  # The others have as much.

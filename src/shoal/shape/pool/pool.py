@@ -27,7 +27,8 @@ from shoal.model import (
     WorkerReady,
 )
 from shoal.model.record import WorkerUse
-from shoal.planner.durations import PLENTY, Durations
+from shoal.planner.chunks import PLENTY
+from shoal.planner.durations import Durations
 from shoal.shape.base import LOOK_S, Ended, Progress, Watcher, drive
 from shoal.shape.flights import Again, Landed, Landing
 from shoal.shape.journal import Journal

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from shoal.model import Item
-from shoal.planner.durations import HORIZON_S, Durations
+from shoal.planner.chunks import HORIZON_S
+from shoal.planner.durations import Durations
 from shoal.shape.pool.values import Guide, Source
 from shoal.shape.roster import Member, Roster
 

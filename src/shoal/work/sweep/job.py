@@ -16,7 +16,8 @@ from shoal.model import Decision, Factory, Item, ItemPlacement, Need, Node, Plan
 from shoal.model.item import digest
 from shoal.model.node import Packages
 from shoal.model.plan import Profile
-from shoal.planner.durations import HORIZON_S, interval, predict
+from shoal.planner.chunks import HORIZON_S
+from shoal.planner.durations import interval, predict
 from shoal.shape.base import Policy
 from shoal.shape.pool import Source
 from shoal.spec import Sweep
