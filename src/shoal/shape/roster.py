@@ -114,7 +114,7 @@ class Member:
 
     def use(self, now: float) -> WorkerUse:
         ready = self.ready_at if self.ready_at is not None else now
-        startup = ready - self.spawned_at
+        startup = max(0.0, ready - self.spawned_at)
         return WorkerUse(
             self.number, self.node, startup, self.work_s, max(0.0, now - ready - self.work_s), self.items
         )
