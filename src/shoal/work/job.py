@@ -215,21 +215,19 @@ class PoolJob(Job, Protocol):
     def folder(self) -> str:
         return self.factory.folder
 
-    def source(self, past: Past) -> Source:
-        """Where the items that are not recorded yet come from."""
+    def source(self, past: Past, nodes: Callable[[], Sequence[Node]]) -> tuple[Source, Guide | None]:
+        """Where the items that are not recorded yet come from, and the guide, for kinds that tune while they run.
 
-    def guide(self, nodes: Callable[[], Sequence[Node]]) -> Guide | None:
-        """The guide of the source that was made last, for kinds that tune while they run. `nodes` gives those alive."""
-        return None
+        `nodes` gives those alive.
+        """
 
     def asks(self) -> Asks:
         return ((self.need,),)
 
     def shape(self, setting: Setting) -> Shape:
         factory = self.factory._replace(env={**self.factory.env, **setting.env})
-        source = self.source(setting.past)
-        policy = self.policy._replace(ceiling=setting.ceiling)
-        lane = Lane(factory, self.need, policy, self.guide(setting.engine.nodes))
+        source, guide = self.source(setting.past, setting.engine.nodes)
+        lane = Lane(factory, self.need, self.policy._replace(ceiling=setting.ceiling), guide)
         return Pool(
             setting.engine,
             setting.journal,

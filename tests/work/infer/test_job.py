@@ -97,7 +97,7 @@ def test_a_resume_goes_on_above_the_numbers_of_all_parts_that_are_there(
         part(job, seq)
     opened(job.spec.output, job.spec.folder).move(part_key(9), aside_key(1, part_key(9)))
     job.begin(RUN, str(tmp_path), resumed=True)
-    source = job.source(Past(next_seq=3, waiting=1))
+    source, _ = job.source(Past(next_seq=3, waiting=1), lambda: ())
     try:
         assert take(source).seq == 10
         assert job.conclude(iter(()), 1.0, FirstTurn(2)).failed is False
@@ -108,7 +108,7 @@ def test_a_resume_goes_on_above_the_numbers_of_all_parts_that_are_there(
 
 def test_a_run_is_over_when_all_its_items_have_ended(job: InferJob, tmp_path: Path) -> None:
     job.begin(RUN, str(tmp_path), resumed=False)
-    source = job.source(Past(waiting=1))
+    source, _ = job.source(Past(waiting=1), lambda: ())
     try:
         item = take(source)
         assert source.finished()
@@ -131,7 +131,7 @@ def test_a_driver_that_was_replaced_is_told_so_and_leaves_the_output_and_its_wor
     job.begin(RUN, str(tmp_path), resumed=False)
     (places,) = job.turns()
     assert (places.take(1, {"driver": 1}), places.take(2, {"driver": 2}), places.highest()) == (True, True, 2)
-    source = job.source(Past(turn=Replaced()))
+    source, _ = job.source(Past(turn=Replaced()), lambda: ())
     take(source)
     part(job, 5)
     with pytest.raises(TakenOver):

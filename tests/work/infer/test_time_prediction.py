@@ -59,8 +59,7 @@ def job_of(tmp_path: Path, inputs: int | None, more: str = "") -> Counted:
 
 def learned(job: InferJob, **more: Any) -> Learned:
     """What a run on one such node would have left."""
-    tuning = Tuning(job.spec.tune, ("as-given",), job.need, {})
-    tuning.nodes = lambda: [NODE]
+    tuning = Tuning(job.spec.tune, ("as-given",), job.need, {}, nodes=lambda: [NODE])
     for seq in range(1, 40):
         tuning.active(NODE.host, 2)
         rows = tuning.rows()

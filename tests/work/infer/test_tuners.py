@@ -17,10 +17,9 @@ def item(seq, rows):
     return Item(seq, f"i{seq}", {COUNT: rows, LIST: {"files": ["x"] * rows}})
 
 
-def tuning(nodes, runtimes=("as-given",), tune=None, learned=None):
-    made = Tuning(tune or Tune(), runtimes, Need(cpu=1, labels={"tier": "work"}), learned or {})
-    made.nodes = lambda: nodes
-    return made
+def tuning(nodes, runtimes=("as-given",), tune=None, learned=None, left=None):
+    need = Need(cpu=1, labels={"tier": "work"})
+    return Tuning(tune or Tune(), runtimes, need, learned or {}, nodes=lambda: nodes, left=lambda: left)
 
 
 def work(made, host, seq, rate=1000.0):
@@ -48,14 +47,14 @@ def test_items_grow_though_the_first_node_can_hold_no_worker():
 
 def test_nodes_that_are_gone_are_not_counted_on():
     nodes = [Node(name, 2, 8 * GIB, labels={"tier": "work"}) for name in ("a", "b")]
-    made = tuning(nodes)
-    made.left = lambda: 10_000
+    alive = list(nodes)
+    made = tuning(alive, left=10_000)
     for host in ("a", "b"):
         made.active(host, 2)
     for seq in range(1, 20):
         work(made, "a", seq)
     both = made.remaining_s()
-    made.nodes = lambda: nodes[:1]
+    alive.pop()
     assert made.remaining_s() == 2 * both
 
 
@@ -80,8 +79,7 @@ def test_a_runtime_that_somebody_chose_is_not_compared():
 
 def test_what_waits_is_what_has_not_ended():
     node = Node("n", 1, 8 * GIB, labels={"tier": "work"})
-    made = tuning([node])
-    made.left = lambda: 0
+    made = tuning([node], left=0)
     made.active("n", 1)
     for seq in range(1, 20):
         work(made, "n", seq)
@@ -91,8 +89,7 @@ def test_what_waits_is_what_has_not_ended():
 
 
 def test_nothing_is_tried_on_an_item_that_is_gone_through_with_care():
-    made = tuning([Node("a", 1, 8 * GIB, labels={"tier": "work"})], ("as-given", "openvino"))
-    made.left = lambda: 100_000
+    made = tuning([Node("a", 1, 8 * GIB, labels={"tier": "work"})], ("as-given", "openvino"), left=100_000)
     for seq in range(1, 4):
         made.active("a", 1)
         work(made, "a", seq)
@@ -108,8 +105,7 @@ def test_nothing_is_tried_on_an_item_that_is_gone_through_with_care():
 
 
 def test_the_time_left_counts_the_workers_that_are_left():
-    made = tuning([Node("a", 2, 8 * GIB, labels={"tier": "work"})])
-    made.left = lambda: 100_000
+    made = tuning([Node("a", 2, 8 * GIB, labels={"tier": "work"})], left=100_000)
     for seq in range(1, 20):
         made.active("a", 2)
         work(made, "a", seq)

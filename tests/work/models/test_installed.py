@@ -93,8 +93,7 @@ def test_a_plan_names_what_could_be_tried_if_it_were_installed(only: Any, tmp_pa
 
 def test_what_was_found_out_names_it_too() -> None:
     node = Node("here", 2, 8 << 30)
-    tuning = Tuning(Tune(), ("as-given",), Need(cpu=1), {}, (ONNX, OPENVINO))
-    tuning.nodes = lambda: [node]
+    tuning = Tuning(Tune(), ("as-given",), Need(cpu=1), {}, (ONNX, OPENVINO), nodes=lambda: [node])
     tuning.active("here", 2)
     whys = {decision.name: decision.why for decision in tuning.decisions()}
     assert whys["runtime"] == f"the only one; {ONNX}; {OPENVINO}"

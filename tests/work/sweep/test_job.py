@@ -84,7 +84,7 @@ def test_equal_rows_have_equal_content_whatever_the_order_of_the_columns() -> No
 
 
 def test_repeat_gives_every_trial_once_before_any_twice(tmp_path: Path) -> None:
-    items = taken(job(tmp_path, trials={"grid": {"a": [1, 2]}, "repeat": 2}).source(Past()))
+    items = taken(job(tmp_path, trials={"grid": {"a": [1, 2]}, "repeat": 2}).trials(Past()))
     assert [item.params["a"] for item in items] == [1, 2, 1, 2]
     assert [item.occurrence for item in items] == [0, 0, 1, 1]
 

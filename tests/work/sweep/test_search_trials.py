@@ -44,7 +44,7 @@ class Worker:
 
     def __init__(self, job: SweepJob, recorded: dict[int, Recorded]) -> None:
         self.recorded = recorded
-        self.source = job.source(past(list(recorded.values())))
+        self.source = job.trials(past(list(recorded.values())))
 
     def work(self, until: tuple[int, int] = (1 << 30, 0)) -> None:
         """Until so many items have begun, the last of them with so many reports."""
@@ -88,8 +88,8 @@ def study(source: Any) -> list[tuple[Any, ...]]:
 
 def test_what_had_not_ended_competes_with_all_that_had(tmp_path: Path) -> None:
     job = search(tmp_path, count=9, sampler="random", pruner="asha")
-    first, second = job.source(Past()).take(2, 2)
-    source = job.source(
+    first, second = job.trials(Past()).take(2, 2)
+    source = job.trials(
         past(
             [
                 Recorded(first, None, [(1, {"score": 0.1})]),
@@ -123,26 +123,26 @@ def test_a_search_that_was_stopped_ends_as_if_it_had_not_been(
 
 def test_a_search_stops_at_its_count_whatever_numbers_were_left_out(tmp_path: Path) -> None:
     job = search(tmp_path, count=5)
-    first = [*job.source(Past()).take(2, 2)]
+    first = [*job.trials(Past()).take(2, 2)]
     recorded = [Recorded(item, Outcome("done", {"score": 1.0})) for item in first]
-    later = job.source(past(recorded)._replace(next_seq=8))
+    later = job.trials(past(recorded)._replace(next_seq=8))
     assert [item.seq for item in later.take(9, 9)] == [8, 9, 10]
     assert later.finished()
 
 
 def test_repeats_are_told_apart_and_their_mean_is_told_once_all_have_ended(tmp_path: Path) -> None:
     job = search(tmp_path, search={"a": {"int": [0, 1]}}, count=4, repeat=3, sampler="random")
-    items = [*job.source(Past()).take(99, 9)]
+    items = [*job.trials(Past()).take(99, 9)]
     assert len({(item.content, item.occurrence) for item in items}) == 12
     assert all(len({item.content for item in items[at : at + 3]}) == 1 for at in (0, 3, 6, 9))
 
 
 def test_a_point_of_which_one_repeat_had_ended_goes_on_with_the_mean_of_all(tmp_path: Path) -> None:
     job = search(tmp_path, count=4, repeat=3, sampler="random")
-    items = [*job.source(Past()).take(3, 3)]
+    items = [*job.trials(Past()).take(3, 3)]
     recorded = [Recorded(item) for item in items]
     recorded[0] = Recorded(items[0], Outcome("done", {"score": 1.0}))
-    source: Any = job.source(past(recorded))
+    source: Any = job.trials(past(recorded))
     for item in items[1:]:
         source.ended(item, Outcome("done", {"score": 4.0}))
     assert [value for *_, value, _ in study(source)] == [3.0]
@@ -151,15 +151,15 @@ def test_a_point_of_which_one_repeat_had_ended_goes_on_with_the_mean_of_all(tmp_
 
 def test_an_objective_that_no_float_can_hold_teaches_nothing(tmp_path: Path) -> None:
     job = search(tmp_path, count=3)
-    source = job.source(Past())
+    source = job.trials(Past())
     [item] = source.take(1, 1)
     assert source.progressed(item, {"score": 10**400}, 1) is None
     source.ended(item, Outcome("done", {"score": 10**400}))
-    job.source(past([Recorded(item, Outcome("done", {"score": 10**400}))])).take(1, 1)
+    job.trials(past([Recorded(item, Outcome("done", {"score": 10**400}))])).take(1, 1)
 
 
 def test_a_search_that_learns_does_not_run_far_ahead_of_what_it_knows(tmp_path: Path) -> None:
-    source = search(tmp_path, count=100).source(Past())
+    source = search(tmp_path, count=100).trials(Past())
     items = [*source.take(50, 3)]
     assert len(items) == 6
     assert source.take(50, 3) == []

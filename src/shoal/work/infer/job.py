@@ -10,8 +10,8 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
-from shoal.engine.workers.runner import Failed, now
-from shoal.errors import AccessDenied, FileError, NotFound, ShoalError, Unreachable, several
+from shoal.engine.workers.runner import now
+from shoal.errors import AccessDenied, NotFound, ShoalError, Unreachable, several
 from shoal.files import is_url, pause
 from shoal.files.turns import Turn, Turns
 from shoal.model import Factory, Item, Need, Node, Plan, Prediction
@@ -22,8 +22,9 @@ from shoal.shape.pool import Guide
 from shoal.spec import Infer
 from shoal.work import outputs
 from shoal.work.infer.fingerprint import fingerprint, made_of
-from shoal.work.infer.item_fields import COUNT, FACTS, LIST
-from shoal.work.infer.source import InferSource
+from shoal.work.infer.infer_run import InferRun
+from shoal.work.infer.item_fields import COUNT, LIST
+from shoal.work.infer.source import InferSource, inputs_left
 from shoal.work.infer.tuners import Tuning
 from shoal.work.inputs import Listing, listing
 from shoal.work.inputs.places import digest_of
@@ -82,18 +83,11 @@ class InferJob(PoolJob):
         )
         self.failures = limits.failures
         self._notes: list[str] = []
-        self._listing: Listing | None = None
-        self._tuning: Tuning | None = None
-        self._source: InferSource | None = None
+        self._session: InferRun | None = None
         self._run = ""
-        self._turn: Turn | None = None
-        """None as long as this session has none."""
         self._has_output = False
         """Whether it is ours, and can be written as far as is known."""
-        self._has_replaced = False
         self._resumed = False
-        self._strangers = range(0)
-        """Numbers of which there is something in the output, and no item in the record: it was lost with a driver."""
         self.knows_packages = not spec.requirements
         """Whether workers have what is installed where Shoal runs, as far as is known."""
         self.counted: int | None = None
@@ -198,24 +192,20 @@ class InferJob(PoolJob):
         if made_of is not None and made_of != self.made_of():
             self._notes.append(ANOTHER_MODEL)
 
-    def source(self, past: Past) -> InferSource:
-        self._listing = self.list_inputs(past)
-        self._tuning = Tuning(
-            self.spec.tune, self.runtimes(), self.need, past.learned, self.missing(), past.turn.number
+    def source(self, past: Past, nodes: Callable[[], Sequence[Node]]) -> tuple[InferSource, Guide]:
+        listing = self.list_inputs(past)
+        tuning = Tuning(
+            self.spec.tune,
+            self.runtimes(),
+            self.need,
+            past.learned,
+            self.missing(),
+            past.turn.number,
+            nodes=nodes,
+            left=lambda: inputs_left(listing),
         )
-        self._turn = past.turn
-        first = past.next_seq
-        if self._resumed:
-            first = max(first, outputs.next_number(self.spec.output, self.spec.folder))
-        self._strangers = range(past.next_seq, first)
-        self._source = InferSource(self._listing, self._tuning, first, self._replace, past.waiting)
-        return self._source
-
-    def _replace(self) -> None:
-        """Only now: a mistake in the input must not cost what an earlier run wrote."""
-        assert self._turn is not None
-        self._has_replaced = True
-        self._notes += outputs.replace(self.spec.output, self.spec.folder, self._run, self._turn)
+        self._session = InferRun(self.spec, self._run, past, listing, tuning, resumed=self._resumed)
+        return self._session.source, tuning
 
     def runtimes(self) -> tuple[str, ...]:
         """What may run the model: what the file names, or all that is installed; workers that lack one say so."""
@@ -258,11 +248,6 @@ class InferJob(PoolJob):
     def still_wanted(self, item: Item) -> bool:
         return True
 
-    def guide(self, nodes: Callable[[], Sequence[Node]]) -> Guide | None:
-        assert self._tuning is not None
-        self._tuning.nodes = nodes
-        return self._tuning
-
     def weight(self) -> Callable[[Item], float] | None:
         return lambda item: float(item.params[COUNT])
 
@@ -273,31 +258,9 @@ class InferJob(PoolJob):
     def conclude(
         self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float, turn: Turn
     ) -> Conclusion:
-        from shoal.work.infer.conclusion import conclude
-
-        assert self._listing is not None
-        assert self._source is not None
-        assert self._tuning is not None
-        self._listing.close()
-        done = ((item.seq, metrics[FACTS]) for item, metrics in items)
+        assert self._session is not None
         self._has_output = False
-        try:
-            concluded = conclude(
-                self.spec,
-                self._run,
-                done,
-                self._listing,
-                self._source,
-                self._tuning,
-                seconds,
-                self._notes,
-                self._resumed,
-                self._resumed or self._has_replaced or self._listing.complete(),
-                turn,
-                None if self._source.is_over() else self._strangers,
-            )
-        except Failed as error:  # Parts are not what the workers left: told as a sentence here, too.
-            raise FileError(str(error)) from error
+        concluded = self._session.conclude(items, seconds, turn, self._notes)
         self._has_output = True
         return concluded
 
@@ -313,12 +276,12 @@ class InferJob(PoolJob):
         outputs.discard(self.spec.output, self.spec.folder)
 
     def close(self, *, replaced: bool = False) -> None:
-        if self._listing is not None:
-            self._listing.close()
+        if self._session is not None:
+            self._session.close()
         if self._has_output and not replaced:
             self._has_output = False
             with suppress(ShoalError):  # Then others have to ask a person whether the run is over.
-                turn = 0 if self._turn is None else self._turn.number
+                turn = 0 if self._session is None else self._session.turn.number
                 outputs.let_go(self.spec.output, self.spec.folder, self._run, turn)
 
     def plan(self, nodes: Sequence[Node], profile: Profile | None, learned: Learned | None = None) -> Plan:

@@ -31,7 +31,6 @@ class InferSource:
         self._seq = next_seq
         self._open = waiting
         """Items that have not come to their end."""
-        tuning.left = self.inputs_left
         self._began = now()
         self._any = False
         self.idle_s = 0.0
@@ -56,10 +55,6 @@ class InferSource:
             self._seq += 1
         return items
 
-    def inputs_left(self) -> int | None:
-        """Inputs that are in no item yet; None while more are being found."""
-        return self._listing.found() - self._listing.taken() if self._listing.complete() else None
-
     def left(self) -> int:
         waiting = self._listing.found() - self._listing.taken()
         return -(-waiting // max(1, self._tuning.rows())) if waiting else 0
@@ -77,6 +72,11 @@ class InferSource:
     def ended(self, item: Item, outcome: Outcome) -> None:
         self._open -= outcome.state in ("done", "failed")
         self._tuning.told(item, Heard.read(outcome.metrics.get(HEARD, {})))
+
+
+def inputs_left(listing: Listing) -> int | None:
+    """Inputs that are in no item yet; None while more are being found."""
+    return listing.found() - listing.taken() if listing.complete() else None
 
 
 def count_of(listed: Mapping[str, Any]) -> int:

@@ -49,9 +49,7 @@ def groups_of(job: InferJob, nodes: Sequence[Node]) -> Groups:
 
 def recalled(job: InferJob, nodes: Sequence[Node], learned: Learned) -> Tuning:
     """Tuners that know what earlier runs found out."""
-    tuning = Tuning(job.spec.tune, job.runtimes(), job.need, learned, job.missing())
-    tuning.nodes = lambda: nodes
-    return tuning
+    return Tuning(job.spec.tune, job.runtimes(), job.need, learned, job.missing(), nodes=lambda: nodes)
 
 
 def measured(learned: Learned) -> set[str]:

@@ -28,7 +28,7 @@ KEPT = ("chosen", "points", "scaling", "arrangements", "usl", "memory", "differe
 
 
 class Tuning:
-    """Keeps `Guide`. `left` says how many inputs have not been cut into items yet, None while that is not known."""
+    """Keeps `Guide`. `nodes` gives those alive; `left` how many inputs are in no item yet, None while nobody knows."""
 
     def __init__(
         self,
@@ -38,6 +38,9 @@ class Tuning:
         learned: Learned,
         missing: Sequence[str] = (),
         turn: int = 1,
+        *,
+        nodes: Callable[[], Sequence[Node]],
+        left: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._tune = tune
         self._runtimes = tuple(runtimes)
@@ -56,8 +59,8 @@ class Tuning:
         """By the seq of an item that is out: the kind of node, and the worker."""
         self._compared: set[tuple[str, str]] = set()
         """Kinds of node, and runtimes that showed there that they agree with the model as given."""
-        self.nodes: Callable[[], Sequence[Node]] = lambda: ()
-        self.left: Callable[[], int | None] = lambda: None
+        self._nodes = nodes
+        self._left = left
         self._began = now()
         self._first_s: float | None = None
         """What it took until a worker could be given something."""
@@ -98,7 +101,7 @@ class Tuning:
 
     def _not_out(self, item: Item) -> int | None:
         """Inputs that no worker has, and those of this item."""
-        left = self.left()
+        left = self._left()
         if left is None:
             return None
         return left + sum(
@@ -130,7 +133,7 @@ class Tuning:
         return left / sum((rates[host] or mean) * self._workers[host] for host in hosts)
 
     def left_to_do(self) -> int | None:
-        left = self.left()
+        left = self._left()
         return None if left is None else left + sum(self._waiting.values())
 
     # What the source asks and tells.
@@ -141,7 +144,7 @@ class Tuning:
             return self._tune.item
         tuners = self._working() or [self._made(self._any_machine())]
         rows = min(tuner.rows_for(ITEM_S) for tuner in tuners)
-        left = self.left()
+        left = self._left()
         if left is not None:
             workers = sum(self._workers[host] for host in self._hosts()) or 1
             rows = min(rows, max(self._fewest(), -(-left // (2 * workers))))
@@ -207,7 +210,7 @@ class Tuning:
 
     def _hosts(self) -> list[str]:
         """Nodes that are there and have workers."""
-        alive = {node.host for node in self.nodes()}
+        alive = {node.host for node in self._nodes()}
         return [host for host in self._workers if host in alive and host in self._machines]
 
     def _working(self) -> list[Tuner]:
@@ -218,14 +221,14 @@ class Tuning:
     def _machine(self, host: str) -> Machine:
         found = self._machines.get(host)
         if found is None:
-            node = next((node for node in self.nodes() if node.host == host), None)
+            node = next((node for node in self._nodes() if node.host == host), None)
             if node is None:
                 return self._any_machine()
             found = self._machines[host] = machine_of(node, self._need)
         return found
 
     def _any_machine(self) -> Machine:
-        nodes = self.nodes()
+        nodes = self._nodes()
         return machine_of(nodes[0], self._need) if nodes else Machine(1, 0)
 
     def _tuner(self, machine: Machine) -> Tuner:

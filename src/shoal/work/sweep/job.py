@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -19,7 +19,7 @@ from shoal.model.plan import Profile
 from shoal.planner.chunks import HORIZON_S
 from shoal.planner.durations import interval, predict
 from shoal.shape.base import Policy
-from shoal.shape.pool import Source
+from shoal.shape.pool import Guide, Source
 from shoal.spec import Sweep
 from shoal.units import format_seconds
 from shoal.work.job import Conclusion, Learned, Past, PoolJob
@@ -146,7 +146,11 @@ class SweepJob(PoolJob):
         total = count * self.spec.trials.repeat
         return total if self.limit is None else min(total, self.limit)
 
-    def source(self, past: Past) -> Source:
+    def source(self, past: Past, nodes: Callable[[], Sequence[Node]]) -> tuple[Source, Guide | None]:
+        return self.trials(past), None
+
+    def trials(self, past: Past) -> Source:
+        """The trials that are not recorded yet."""
         if self.rows is not None:
             return RowSource(self.rows, past, self.limit)
         from shoal.work.sweep.search_trials import SearchSource
@@ -161,7 +165,7 @@ class SweepJob(PoolJob):
         return item.occurrence < self._contents.get(item.content, 0)
 
     def has_more(self, past: Past) -> bool:
-        return bool(self.source(past).take(1, 1))
+        return bool(self.trials(past).take(1, 1))
 
     def plan(self, nodes: Sequence[Node], profile: Profile | None, learned: Learned | None = None) -> Plan:
 
