@@ -110,7 +110,7 @@ def test_a_node_that_installs_counts_as_busy(add: Any) -> None:
     from shoal.model.node import Packages
 
     cache = add("slow", "busy")
-    installing = NodePackages(Packages(("shoalfish==2.0",)), Need(cpu=1, labels={"group": "busy"}))
+    installing = NodePackages(Packages(("shoalfish==2.0",)), [[Need(cpu=1, labels={"group": "busy"})]])
     assert "slow" not in installing.ready(nodes.alive())
     assert "slow" in ray.get(arbiter.find_or_make().busy.remote())
     installing.prepare(nodes.alive())
