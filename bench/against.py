@@ -75,7 +75,9 @@ class Sides:
 
     def drive(self, source: Path, workload: Path) -> float:
         """Seconds from the first trial's start until the last one is durable."""
-        program = source.parent / "bench" / "drive.py"  # Its own: modules have other names in other checkouts.
+        program = (
+            source.parent / "bench" / "drive.py"
+        )  # Its own: modules have other names in other checkouts.
         command = [PYTHON, str(program), str(workload), str(self._bench.folder / "nodes-1.yaml")]
         told = json.loads(self._bench.call(command, workload.parent, self.environment(source)))
         return float(told["last_durable"] - told["first_started"])

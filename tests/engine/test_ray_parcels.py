@@ -104,6 +104,8 @@ worker = engine.spawn(Factory("mine:Trial", {}, {}, work), place)
 threading.Thread(target=watch, daemon=True).start()
 engine.submit(worker, [Item(9, "t9", {"do": "large", "bytes": 10}, attempt=1)])
 collect(engine, ended(9), 60.0)
+while not peaks["actor"]:  # It may not have been looked at so far.
+    engine.wait(0.01)
 before = json.loads(json.dumps(peaks))
 engine.submit(worker, [Item(1, "t1", {"do": "large", "bytes": int(size)}, attempt=1)])
 collect(engine, ended(1), 250.0)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from shoal.api import workloads
 from shoal.api.machines import Machines, machines
 from shoal.api.session import STOP_FILE, Session, all_items, summarize
-from shoal.api.succession import ensure_trusted, seal
 from shoal.api.views.lookup import run_to_change
 from shoal.api.workloads import Prepared, Target
 from shoal.cluster.base import Tell
@@ -165,7 +164,10 @@ def _begin(
             from shoal.api import functions
 
             functions.settle(prepared, store.folder)
-        seal(store, where, here)
+        if where.storage() is not None:
+            from shoal.api import succession
+
+            succession.seal(store, here)
         return Session(store, prepared.job, where, here, ceiling=ceiling)
     except ShoalError:
         # What could not begin, as its output is somebody else's, is no run.
@@ -208,7 +210,7 @@ def resume(
     ensure_own(home, here.environment, found)
     store = succession.opened(home, found, cluster, take_over, here, tell)
     try:
-        ensure_trusted(store, lambda: _again(store).spec, here, trust, tell)
+        succession.ensure_trusted(store, lambda: _again(store).spec, here, trust, tell)
         if not failed and store.state() is RunState.SUCCEEDED and not _more(store):
             summary = summarize(store)
             store.close()

@@ -11,7 +11,6 @@ from contextlib import suppress
 
 from shoal.api import workloads
 from shoal.api.clusters.lifecycle import load
-from shoal.api.machines import Machines
 from shoal.api.session import STOP_FILE
 from shoal.cluster.base import Tell
 from shoal.cluster.this_machine import Here
@@ -94,13 +93,12 @@ def _refuse_a_later_turn(store: RunStore, storage: Storage) -> None:
         )
 
 
-def seal(store: RunStore, where: Machines, here: Here) -> None:
-    """So that this user knows the run again when it comes back from the storage of these machines."""
-    if where.storage() is not None:
-        from shoal.files import user_key
-        from shoal.store import run_copies
+def seal(store: RunStore, here: Here) -> None:
+    """So that this user knows the run again when it comes back from a storage."""
+    from shoal.files import user_key
+    from shoal.store import run_copies
 
-        run_copies.seal(store, user_key(here.environment), FILES)
+    run_copies.seal(store, user_key(here.environment), FILES)
 
 
 def ensure_trusted(

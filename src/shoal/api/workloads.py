@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from shoal import spec as specs
 from shoal.api.machines import Machines
-from shoal.engine.workers.packages import not_importable
+from shoal.engine.importable_modules import not_importable
 from shoal.errors import Problem, SpecError, several
 from shoal.model import Decision
 from shoal.spec import Workload

@@ -20,7 +20,7 @@ from shoal.model import (
     Outcome,
     WorkerLost,
 )
-from shoal.shape.base import Policy
+from shoal.shape.base import Ended, Policy
 from shoal.shape.journal import Journal
 from shoal.shape.recording import Recording
 from shoal.shape.roster import Flight, Member, Roster
@@ -28,15 +28,6 @@ from shoal.shape.roster import Flight, Member, Roster
 LONGEST_BACKOFF_S = 30.0
 
 BLAMELESS = (LostCause.NODE, LostCause.ROOM)
-
-
-class Landed(NamedTuple):
-    """It has its final state."""
-
-    item: Item
-    node: str
-    started: float
-    outcome: Outcome
 
 
 class Again(NamedTuple):
@@ -53,7 +44,8 @@ class Back(NamedTuple):
     item: Item
 
 
-Landing: TypeAlias = Landed | Again | Back
+Landing: TypeAlias = Ended | Again | Back
+"""An item that has ended has its final state; that is not durable yet."""
 
 
 class Flights:
@@ -126,7 +118,7 @@ class Flights:
         landing = self._conclude(flight, outcome, crashed=late)
         if late:
             self._roster.discard(member)  # What hung may still hang, in a thread or in what it has loaded.
-        else:
+        elif member.leaving:
             self._roster.finished_chunk(member)
         return landing
 
@@ -173,7 +165,7 @@ class Flights:
             return Again(item._replace(used=used), self._engine.now() + delay, flight.worker.number)
         started = flight.started if flight.started is not None else self._engine.now()
         self._journal.ended(item.seq, flight.attempt, used, flight.worker.node, started, outcome)
-        return Landed(item, flight.worker.node, started, outcome)
+        return Ended(item, flight.worker.node, started, outcome)
 
     def abandon(self, why: str) -> None:
         """The engine is gone: what ran waits again, and used no attempt."""

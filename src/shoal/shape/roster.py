@@ -21,6 +21,9 @@ MISSING_MODULE = "ModuleNotFoundError: "
 START_FAILURES = 5
 """Workers in a row that fail to start before the run gives up."""
 
+MANY = 8
+"""Members with so many items, or more, are not kept in order: it would change with every end."""
+
 START_S = 600.0
 """Seconds until a worker that is not ready (an import that hangs) is killed and counts as failed."""
 
@@ -103,7 +106,7 @@ class Member:
         self.leaving = False
         self.recalled = False
         self.load: int | None = None
-        """Under how many items the roster has it among those that may take more; None while it may not."""
+        """How many items it has, `MANY` at most, where it may take more; None while it may not. The roster keeps it."""
         self.idle_since = now
         self.work_s = 0.0
         self.items = 0
@@ -196,17 +199,19 @@ class Roster:
         self.aloft -= 1
         if member.current is flight:
             member.current = None
-        self._sort(member)
+        if len(member.flights) < MANY:
+            self._sort(member)
 
     def by_load(self) -> Iterator[Member]:
         """Those that may be given items, those with the fewest first. May be changed while it is gone through."""
         for load in sorted(self._loads):
-            yield from tuple(self._loads.get(load, {}).values())
+            members = tuple(self._loads.get(load, {}).values())
+            yield from members if load < MANY else sorted(members, key=lambda member: len(member.flights))
 
     def _sort(self, member: Member) -> None:
         """Keep it where `by_load` finds it."""
         free = member.ready_at is not None and not member.leaving and not member.recalled
-        load = len(member.flights) if free else None
+        load = min(len(member.flights), MANY) if free else None
         if load == member.load:
             return
         if member.load is None:

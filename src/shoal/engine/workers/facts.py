@@ -22,7 +22,10 @@ class Facts:
 
     def news(self) -> Mapping[str, Any] | None:
         """All of them; None when they are as they were the last time."""
-        facts = {**self._known, **getattr(self._runner, "facts", {})}
+        own = getattr(self._runner, "facts", None)
+        if own is None and self._told is not None:
+            return None  # The usual case, asked after every item.
+        facts = {**self._known, **(own or {})}
         if facts == self._told:
             return None
         self._told = facts

@@ -17,10 +17,9 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
-from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import IO, TYPE_CHECKING, NamedTuple
 
@@ -259,22 +258,6 @@ def environments() -> list[str]:
     return [
         os.path.join(cache, name) for name in names if os.path.exists(os.path.join(cache, name, COMPLETE))
     ]
-
-
-def not_importable(modules: Iterable[str], folders: Sequence[str] = ()) -> list[str]:
-    """Which of these top-level modules are found neither in `folders` nor where this process finds its own."""
-    return [name for name in modules if not (_in_folders(name, folders) or _here(name))]
-
-
-def _in_folders(name: str, folders: Sequence[str]) -> bool:
-    return bool(folders) and PathFinder.find_spec(name, list(folders)) is not None
-
-
-def _here(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except (ImportError, ValueError):
-        return name in sys.modules
 
 
 def site_folders() -> list[str]:

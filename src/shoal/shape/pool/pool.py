@@ -30,7 +30,7 @@ from shoal.model.record import WorkerUse
 from shoal.planner.chunks import PLENTY
 from shoal.planner.durations import Durations
 from shoal.shape.base import LOOK_S, Ended, Progress, Watcher, drive
-from shoal.shape.flights import Again, Landed, Landing
+from shoal.shape.flights import Again, Landing
 from shoal.shape.journal import Journal
 from shoal.shape.pool.crew import Crew
 from shoal.shape.pool.progress import Meter, look
@@ -303,7 +303,9 @@ class Pool:
     def _on_ended(self, event: ItemEnded) -> None:
         crew = self._of(event.worker)
         landing = crew.flights.ended(event)
-        if landing is not None:
+        if type(landing) is Ended:
+            self._conclude(crew, landing)
+        elif landing is not None:
             self._land(crew, landing)
 
     def _on_returned(self, event: ItemsReturned) -> None:
@@ -322,7 +324,7 @@ class Pool:
 
     def _land(self, crew: Crew, landing: Landing) -> None:
         """An item is no longer with a worker."""
-        if isinstance(landing, Landed):
+        if isinstance(landing, Ended):
             self._conclude(crew, landing)
         elif self._stopping:
             return  # It waits in the journal.
@@ -331,13 +333,13 @@ class Pool:
         else:
             crew.ready.push(landing.item)
 
-    def _conclude(self, crew: Crew, landed: Landed) -> None:
-        item, outcome = landed.item, landed.outcome
+    def _conclude(self, crew: Crew, ended: Ended) -> None:
+        item, _, _, outcome = ended
         self._meter.ended(outcome.state)
         if outcome.state == ItemState.DONE:
             self._durations.tell(item.content, item.params, outcome.seconds)
         self._source.ended(item, outcome)
-        self._recording.ended(Ended(item, landed.node, landed.started, outcome))
+        self._recording.ended(ended)
         failures = crew.lane.policy.stop_after
         if failures is not None and self._meter.counts[ItemState.FAILED] >= failures and not self._stopping:
             self._gave_up = True
