@@ -16,23 +16,24 @@ FIRST, SECOND = Factory("sim:first"), Factory("sim:second")
 
 
 class Stages(Listed):
-    """Gives the items of the second lane once those of the first have ended."""
+    """Gives the items of each stage once those of the stage before have ended."""
 
-    def __init__(self, first: Sequence[Item], second: Sequence[Item]) -> None:
-        super().__init__(first)
-        self._second = list(second)
-        self._open = len(first)
+    def __init__(self, *stages: Sequence[Item]) -> None:
+        super().__init__(())
+        self._stages = list(stages)
+        self._open = 0
 
     def take(self, most: int, workers: int) -> Sequence[Item]:
-        if not self._items and not self._open:
-            self._items, self._second = self._second, []
+        if not self._open and self._stages:
+            self._items = list(self._stages.pop(0))
+            self._open = len(self._items)
         return super().take(most, workers)
 
     def finished(self) -> bool:
-        return not self._items and not self._second
+        return not self._stages
 
     def ended(self, item: Item, outcome: Outcome) -> None:
-        self._open -= lane_of(item) == 0
+        self._open -= 1
 
 
 def lane_of(item: Item) -> int:
@@ -94,6 +95,14 @@ def test_a_second_stage_gets_the_places_that_the_first_held() -> None:
     first = max(ran.ended for ran in bench.world.history if ran.seq <= 6)
     second = min(ran.started for ran in bench.world.history if ran.seq > 6)
     assert first <= second < first + 3, "the workers of the first stage were let go"
+
+
+def test_idle_workers_of_a_lane_make_room_for_another_though_they_will_be_needed_again() -> None:
+    stages = [numbered(items(0.5), lane, after=seq) for seq, lane in enumerate((0, 1, 0))]
+    bench = Bench(Stages(*stages), cpu=1)
+    records = bench.run()
+    assert [record.state for record in records.values()] == ["done"] * 3
+    assert [bench.ran_by[seq] for seq in (1, 2, 3)] == [FIRST.target, SECOND.target, FIRST.target]
 
 
 def test_a_lane_with_work_gets_a_worker_beside_one_that_has_all_places() -> None:
