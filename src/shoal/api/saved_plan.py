@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from shoal import spec as specs
@@ -64,7 +63,7 @@ def follow(path: str, prepared: Prepared, where: Machines, now: Plan) -> tuple[P
     document = {**prepared.document, "sets": [*prepared.document["sets"], *pins]}
     spec = specs.load(document["path"], document["sets"])
     assert isinstance(spec, Workload)
-    spec = replace(spec, limits=prepared.spec.limits)
+    spec = spec.replaced(limits=prepared.spec.limits)
     job = workloads.job_of(spec, limit=document["limit"])
     return prepared._replace(spec=spec, job=job, document=document), saved
 

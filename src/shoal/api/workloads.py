@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from shoal import spec as specs
@@ -91,7 +90,7 @@ def from_file(
 
 def one_at_a_time(spec: W) -> W:
     """The same workload, with one worker."""
-    return replace(spec, limits=replace(spec.limits, concurrent=1))
+    return spec.replaced(limits=spec.limits.replaced(concurrent=1))
 
 
 def ensure_limit(limit: object) -> None:

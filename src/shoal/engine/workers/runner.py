@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol
 now = time.perf_counter
 """Seconds on a clock that only runs forward."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_UNTOUCHED = 1_618_033_988
+"""When a folder in which nothing was ever made was last changed, in nanoseconds: a moment that nothing else has."""
 
 
 class Upcoming(NamedTuple):
@@ -170,10 +172,11 @@ class ItemFolder:
 
     def enter(self, item: str) -> str:
         """The item's own folder: empty, unless it `keeps` what an earlier attempt left."""
-        target = os.path.join(self._root, item)
+        target = f"{self._root}/{item}"
         try:
             if self._path is None:
                 os.mkdir(target)
+                os.utime(target, ns=(_UNTOUCHED, _UNTOUCHED))
             else:
                 os.rename(self._path, target)
             self._path = target
@@ -197,8 +200,12 @@ class ItemFolder:
         if self._path is None:
             return False
         try:
+            if os.stat(self._path).st_mtime_ns == _UNTOUCHED:
+                return False
             with os.scandir(self._path) as entries:
                 kept = next(entries, None) is not None
+            if not kept:
+                os.utime(self._path, ns=(_UNTOUCHED, _UNTOUCHED))
         except OSError:
             self._path = None
             return False

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
@@ -268,7 +267,7 @@ class InferJob(PoolJob):
         outputs.tidy(self.spec.output, self.spec.folder, self._run, turn)
 
     def apart(self, mark: str) -> Sequence[str]:
-        own = {**asdict(self.spec.output), "path": outputs.beside(self.spec.output.path, mark)}
+        own = {**vars(self.spec.output), "path": outputs.beside(self.spec.output.path, mark)}
         given = {key: value for key, value in own.items() if value not in (None, ())}
         return [f"output={json.dumps(given, ensure_ascii=False)}"]
 
