@@ -18,9 +18,8 @@ from shoal.engine.base import Reservation
 from shoal.engine.inline.surroundings import Surroundings, hearing_interrupts
 from shoal.engine.reservations import Leases, Reservations
 from shoal.engine.workers import messages, reporting
-from shoal.engine.workers.facts import THIS_MACHINE, Facts
 from shoal.engine.workers.harness import ERROR_LENGTH, Harness
-from shoal.engine.workers.runner import Runner
+from shoal.engine.workers.runner import THIS_MACHINE, Facts, Runner
 from shoal.engine.workers.worker import enter, make_runner, reports_of, set_variables
 from shoal.engine.workers.worker_links import Known
 from shoal.model import (

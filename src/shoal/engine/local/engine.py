@@ -13,7 +13,7 @@ from shoal.engine.base import Reservation
 from shoal.engine.local.leases import Leases, table_path
 from shoal.engine.reservations import Reservations
 from shoal.engine.workers import messages, zygote_client
-from shoal.engine.workers.facts import THIS_MACHINE
+from shoal.engine.workers.runner import THIS_MACHINE
 from shoal.engine.workers.worker_links import Connection, Known, Talking
 from shoal.model import (
     Event,
