@@ -15,7 +15,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from shoal.work.process.archive_reader import ArchiveReader
 from shoal.work.process.filters import Filter
-from shoal.work.process.ranges import checked, cut, whole
+from shoal.work.process.ranges import checked, cut
 from shoal.work.process.record import LARGEST_BYTES, BadRecord, Extent, Range
 from shoal.work.protocols import Unreadable
 
@@ -168,7 +168,7 @@ def test_a_gzip_file_of_one_member_is_one_range_and_that_is_said() -> None:
     data = gzip.compress(b"".join(pages(20)))
     read = Reading(data, len(data) // 4)
     assert read.urls() == [f"http://a.b/{n}" for n in range(20)]
-    assert checked(read.extents) == ([], ["f"])
+    assert checked(read.extents) == ([], [Range("f", 0, len(data))])
 
 
 @pytest.mark.parametrize("kind", ["Gzip", "plain"])
@@ -180,8 +180,9 @@ def test_an_archive_in_a_record_is_noticed_by_ranges_that_do_not_meet(kind: str)
         gzip.compress(each, 0) if pack is not bytes and b"outer" in each else pack(each) for each in parts
     )
     ranges = cut("f", len(data), len(inner) // 3)
-    assert checked(Reading(data, ranges=ranges).extents).again == ["f"]
-    again = Reading(data, ranges=[whole(ranges)])
+    verdict = checked(Reading(data, ranges=ranges).extents)
+    assert verdict.again == [Range("f", 0, len(data))]
+    again = Reading(data, ranges=verdict.again)
     assert again.urls() == [
         *(f"http://a.b/{n}" for n in range(5)),
         "http://outer/",

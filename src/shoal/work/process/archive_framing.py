@@ -106,21 +106,24 @@ class Framing(NamedTuple):
             return b""
 
 
-def framing_of(file: BinaryIO) -> tuple[Framing, int]:
-    """How this file is compressed, by its content, and where its first record should begin."""
-    framing, head = _compression(file)
+def framing_of(file: BinaryIO, at: int = 0) -> tuple[Framing, int]:
+    """How this file is compressed, by its content, and where its first record should begin.
+
+    Where only a record is there, and not all of the file, it begins `at` a byte other than the first.
+    """
+    framing, head = _compression(file, at)
     first_line = framing.shown(file, 16, head).partition(b"\n")
     return framing._replace(is_lax=first_line[1] != b"" and not first_line[0].endswith(b"\r")), head
 
 
-def _compression(file: BinaryIO) -> tuple[Framing, int]:
-    file.seek(0)
+def _compression(file: BinaryIO, at: int) -> tuple[Framing, int]:
+    file.seek(at)
     head = file.read(8)
     for magic in (_GZIP, _ZSTD, _LZ4):
         if head.startswith(magic):
-            return Framing(magic), 0
+            return Framing(magic), at
     if head[1:4] != _SKIPPED or head[0] & 0xF0 != 0x50:
-        return Framing(_VERSION), 0
+        return Framing(_VERSION), at
     length = int.from_bytes(head[4:8], "little")
     if not head.startswith(_DICTIONARY):
         return Framing(_ZSTD), 8 + length

@@ -36,7 +36,7 @@ class ArchiveReader:
 
     def __iter__(self) -> Iterator[ArchiveRecord]:
         try:
-            framing, head = framing_of(self._file)
+            framing, head = framing_of(self._file, self._range.start if self._range.is_exact else 0)
         except Unreadable as error:
             self._say(0, str(error))
             return
@@ -114,6 +114,8 @@ class ArchiveReader:
     def _check_head(self, framing: Framing, head: int, begin: int | None) -> None:
         """Say what is wrong with a file that does not begin as it should; the first range does."""
         if self._range.start > 0:
+            if self._range.is_exact and begin != head:
+                self._say(self._range.start, "no record begins here")
             return
         if self._size == 0:
             self._say(0, "the file is empty")

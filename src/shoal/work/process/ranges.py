@@ -11,41 +11,40 @@ from shoal.work.process.record import Extent, Range
 
 
 class Verdict(NamedTuple):
-    """What the extents of all ranges say of the files, by their paths."""
+    """What the extents of all ranges say of the files, each as one range."""
 
-    again: Sequence[str]
+    again: Sequence[Range]
     """Ranges do not meet: what looked like the start of a record was none, as in an archive within a record. To be
-    read again as one range; nothing that was read of them counts."""
-    undivided: Sequence[str]
+    read again as this one range; nothing that was read of them counts."""
+    undivided: Sequence[Range]
     """Cut into several ranges, and read as one: a gzip file of one member, or one large record."""
 
 
-def cut(path: str, size: int, split: int, mark: str = "") -> list[Range]:
+def cut(path: str, size: int, split: int, mark: str = "", root: str = ".") -> list[Range]:
     """Ranges of about `split` bytes, of equal length, that cover a file of this size. One for an empty file."""
     count = max(1, round(size / split))
     bounds = [size * index // count for index in range(count + 1)]
-    return [Range(path, start, stop, mark) for start, stop in pairwise(bounds)]
-
-
-def whole(ranges: Iterable[Range]) -> Range:
-    """The ranges of one file as one."""
-    ordered = sorted(ranges, key=lambda each: each.start)
-    return ordered[0]._replace(stop=ordered[-1].stop)
+    return [Range(path, start, stop, mark, root) for start, stop in pairwise(bounds)]
 
 
 def checked(read: Iterable[tuple[Range, Extent]]) -> Verdict:
     """Whether neighbours meet. All ranges of a file have to be there, in any order."""
-    files: defaultdict[str, list[tuple[Range, Extent]]] = defaultdict(list)
+    files: defaultdict[tuple[str, str], list[tuple[Range, Extent]]] = defaultdict(list)
     for range_, extent in read:
-        files[range_.path].append((range_, extent))
+        if not range_.is_exact:
+            files[range_.root, range_.path].append((range_, extent))
     again, undivided = [], []
-    for path, parts in files.items():
+    for parts in files.values():
         parts.sort(key=lambda part: part[0].start)
         if not _meet(parts):
-            again.append(path)
+            again.append(_whole(parts))
         elif len(parts) > 1 and sum(extent.first is not None for _, extent in parts) == 1:
-            undivided.append(path)
+            undivided.append(_whole(parts))
     return Verdict(again, undivided)
+
+
+def _whole(parts: Sequence[tuple[Range, Extent]]) -> Range:
+    return parts[0][0]._replace(stop=parts[-1][0].stop)
 
 
 def _meet(parts: Sequence[tuple[Range, Extent]]) -> bool:

@@ -83,9 +83,14 @@ class Range(NamedTuple):
     """
 
     path: str
+    """The key of the file in its storage."""
     start: int
     stop: int
     mark: str = ""
+    root: str = "."
+    """The storage, as `Places` knows it: a folder, or a URL."""
+    is_exact: bool = False
+    """An index says that one record is here: only these bytes are read, and the range has no neighbours."""
 
 
 class Extent(NamedTuple):
