@@ -263,6 +263,20 @@ def test_damage_in_frames_costs_the_record_that_it_is_in(kind: str) -> None:
     assert [each.offset for each in read.bad] == [len(good)]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("length", [110, 10_000])
+def test_the_last_record_of_a_range_has_nothing_that_is_not_its_own(kind: str, length: int) -> None:
+    first, lying = (
+        compressed(kind, pages(1)[0]),
+        compressed(kind, record(b"x" * 100, "resource", length=length)),
+    )
+    read = Reading(first + lying)
+    assert read.bad[0].offset == len(first)
+    assert (
+        read.urls() == ["http://a.b/0"] if kind != "Lz4" or length > 200 else ["http://a.b/0", "http://a.b/"]
+    )
+
+
 def test_a_plain_record_whose_length_lies_costs_itself() -> None:
     good, lying, last = pages(1)[0], record(b"x" * 100, "resource", length=130), pages(1)[0]
     read = Reading(good + lying + last)
@@ -317,3 +331,24 @@ def test_many_records_in_one_frame_are_all_read(kind: str) -> None:
         read = Reading(data, len(data) // 3)
         assert read.urls() == [*(f"http://a.b/{n}" for n in range(20)), "http://a.b/0"]
         assert (read.bad, checked(read.extents).again) == ([], [])
+
+
+@pytest.mark.parametrize("kind", ["Gzip", "Zstd", "Lz4"])
+@pytest.mark.parametrize("size", [700, 70_000])
+def test_records_in_several_frames_are_whole(kind: str, size: int) -> None:
+    data = b"".join(pages(20))
+    packed = b"".join(compressed(kind, data[at : at + size]) for at in range(0, len(data), size))
+    for split in (4000, 1 << 20):
+        read = Reading(packed, split)
+        assert read.records == Reading(data).records
+        assert (read.bad, checked(read.extents).again) == ([], [])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_zeros_at_the_end_of_a_file_are_said_and_cost_nothing(kind: str) -> None:
+    data = b"".join(compressed(kind, each) for each in pages(10))
+    for split in (2000, 1 << 20):
+        read = Reading(data + bytes(5000), split)
+        assert read.urls() == [f"http://a.b/{n}" for n in range(10)]
+        assert [each.offset for each in read.bad] in ([len(data)], [len(data) - len(pages(1)[0])])
+        assert checked(read.extents).again == []

@@ -8,7 +8,7 @@ from operator import or_
 from typing import Any, BinaryIO
 
 from shoal.work.process.archive_framing import END_ID, Framing, framing_of
-from shoal.work.process.archive_record import TYPES, ArchiveRecord
+from shoal.work.process.archive_record import LONGEST_HEADERS, TYPES, ArchiveRecord
 from shoal.work.process.filters import Filter
 from shoal.work.process.record import BadRecord, Extent, Range
 from shoal.work.protocols import Unreadable
@@ -149,7 +149,12 @@ class _Way:
         """Where the record begins that was just given; None for a plain file, where the record says it."""
         self.frame = self.where if framing.keeps_its_place else None
         self.records: Iterator[Any] = ArchiveIterator(
-            self._reader, types, parse_http=False, stream_detect=False, quirks_mode=framing.is_lax
+            self._reader,
+            types,
+            parse_http=False,
+            stream_detect=False,
+            quirks_mode=framing.is_lax,
+            max_header_len=LONGEST_HEADERS,
         )
 
     def is_near_the_end(self) -> bool:
@@ -160,7 +165,7 @@ class _Way:
         if end is None or offset >= end:
             return False
         if self._framing.is_gzip:  # Others say where a frame ends without decompressing it.
-            return self._reader.frame_start_position() < end < self._reader.inner_tell()  # type: ignore[no-any-return]
+            return int(self._reader.inner_tell()) > end
         return self._framing.frame_end(self._file, offset, end) is None
 
     def check(self, error: BaseException) -> str:
@@ -172,6 +177,13 @@ class _Way:
         if not isinstance(error, (OSError, ValueError)):
             raise error
         return str(error).splitlines()[0]
+
+    def runs_into_another(self, offset: int) -> bool:
+        at = self.source.tell()
+        end = self._framing.frame_end(self._file, offset, at)
+        is_another = end is not None and (end == self.source.end or self._framing.is_start(self._file, end))
+        self._file.seek(at)
+        return is_another
 
 
 class Source:

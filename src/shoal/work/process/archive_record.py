@@ -23,7 +23,7 @@ TYPES = {
 """Types of records, as the bits by which FastWARC knows them."""
 _NAMES = {bit: name for name, bit in TYPES.items()}
 _REQUEST, _CONVERSION = TYPES["request"], TYPES["conversion"]
-_LONGEST_HEADERS = 1024 * 1024
+LONGEST_HEADERS = 1024 * 1024
 _NO_ROW: Mapping[str, Any] = {}
 
 
@@ -57,6 +57,9 @@ class Way(Protocol):
 
     def breaks_off(self, offset: int) -> bool:
         """Whether it did so for the record here, which was read to its end."""
+
+    def runs_into_another(self, offset: int) -> bool:
+        """Whether the record here, which is in more than one frame, has taken another record for a part of it."""
 
 
 class ArchiveRecord:
@@ -153,7 +156,7 @@ class ArchiveRecord:
 
     def _parsed(self, raw: Any) -> HttpHeaders | None:
         try:
-            raw.parse_http(quirks_mode=True, max_header_len=_LONGEST_HEADERS)
+            raw.parse_http(quirks_mode=True, max_header_len=LONGEST_HEADERS)
         except OSError as error:
             raise self._bad(f"its HTTP headers cannot be read: {error}") from None
         return HttpHeaders(raw.http_headers)
@@ -165,7 +168,9 @@ class ArchiveRecord:
         if self._way.breaks_off(self.offset):
             raise self._bad(f"it breaks off before its {promised:,} bytes are complete")
         if self._frame is not None and self._frame() != self.offset:
-            raise self._bad(f"it says that it has {promised:,} bytes, and has fewer")
+            if self._way.runs_into_another(self.offset):
+                raise self._bad(f"it says that it has {promised:,} bytes, and has fewer")
+            self._frame = None  # Whoever compressed this file did not care where records begin.
         if not promised and self.raw.headers.get("Content-Length") is None:
             raise self._bad("it does not say how long it is")
 
