@@ -34,6 +34,7 @@ from shoal.errors import AccessDenied, FileError, NotFound, SpecError, Unreachab
 from shoal.files.base import PIECE_BYTES, Entry, Patience, checked_key, checked_prefix, joined
 from shoal.files.local import receiving
 from shoal.files.remote import open_pieces, retried
+from shoal.files.web_manners import admitted, asked_wait_s, user_agent
 
 _IN_MEMORY_BYTES = 32 * 1024 * 1024
 _HANDLERS = (
@@ -166,16 +167,31 @@ class HttpStorage(NamedTuple):
     ) -> Iterator[HTTPResponse]:
         """Errors on the way as errors of Shoal: the one place for it here."""
         url = joined(self.url, quote(checked_key(key)))
-        headers = {"User-Agent": "shoal", "Accept-Encoding": "identity", **headers}
+        headers = {"User-Agent": user_agent(), "Accept-Encoding": "identity", **headers}
         request = Request(f"{url}?{self.query}" if self.query else url, headers=headers, method=method)
         try:
-            with cast(HTTPResponse, _opener().open(request, timeout=self.patience.answer_s)) as answer:
+            with (
+                admitted(self.server),
+                cast(HTTPResponse, _opener().open(request, timeout=self.patience.answer_s)) as answer,
+            ):
                 yield answer
         except HTTPError as error:
             error.close()
+            self._wait_as_asked(error, url)
             raise _refused(error.code, error.reason, url) from error
         except (OSError, HTTPException) as error:
             raise _lost(error, url) from error
+
+    def _wait_as_asked(self, error: HTTPError, url: str) -> None:
+        """Wait as long as the server says, before somebody tries again; not longer than there is patience for."""
+        wait_s = asked_wait_s(error.headers, time.time())
+        if wait_s > self.patience.retry_for_s:
+            raise Unreachable(
+                f"{url} cannot be read: the server says {error.code} {error.reason}, and to wait for {wait_s:.0f} s.",
+                hint="Try again later.",
+                tries=self.patience.tries,
+            ) from error
+        time.sleep(wait_s)
 
 
 def _opener() -> OpenerDirector:

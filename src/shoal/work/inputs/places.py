@@ -53,8 +53,13 @@ def check_address(input_: Input, folder: str) -> None:
 
 def found_at(input_: Input, folder: str) -> tuple[Place, Iterator[Entry]]:
     """The place that is meant, and the files there as they are found."""
-    storage, entries = find(input_.target, folder=folder, endpoint=input_.endpoint)
-    return Place(_root(input_.target, folder, storage), storage), entries
+    return files_at(input_.target, folder, input_.endpoint)
+
+
+def files_at(target: str, folder: str, endpoint: str | None) -> tuple[Place, Iterator[Entry]]:
+    """The place that a path, a pattern or a URL means, and the files there as they are found."""
+    storage, entries = find(target, folder=folder, endpoint=endpoint)
+    return Place(_root(target, folder, storage), storage), entries
 
 
 def _root(target: str, folder: str, storage: Storage) -> str:
