@@ -1,0 +1,57 @@
+"""How files are cut into ranges without looking into them, and whether what was read of a file fits together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from shoal.work.process.record import Extent, Range
+
+
+class Verdict(NamedTuple):
+    """What the extents of all ranges say of the files, by their paths."""
+
+    again: Sequence[str]
+    """Ranges do not meet: what looked like the start of a record was none, as in an archive within a record. To be
+    read again as one range; nothing that was read of them counts."""
+    undivided: Sequence[str]
+    """Cut into several ranges, and read as one: a gzip file of one member, or one large record."""
+
+
+def cut(path: str, size: int, split: int, mark: str = "") -> list[Range]:
+    """Ranges of about `split` bytes, of equal length, that cover a file of this size. One for an empty file."""
+    count = max(1, round(size / split))
+    bounds = [size * index // count for index in range(count + 1)]
+    return [Range(path, start, stop, mark) for start, stop in pairwise(bounds)]
+
+
+def whole(ranges: Iterable[Range]) -> Range:
+    """The ranges of one file as one."""
+    ordered = sorted(ranges, key=lambda each: each.start)
+    return ordered[0]._replace(stop=ordered[-1].stop)
+
+
+def checked(read: Iterable[tuple[Range, Extent]]) -> Verdict:
+    """Whether neighbours meet. All ranges of a file have to be there, in any order."""
+    files: defaultdict[str, list[tuple[Range, Extent]]] = defaultdict(list)
+    for range_, extent in read:
+        files[range_.path].append((range_, extent))
+    again, undivided = [], []
+    for path, parts in files.items():
+        parts.sort(key=lambda part: part[0].start)
+        if not _meet(parts):
+            again.append(path)
+        elif len(parts) > 1 and sum(extent.first is not None for _, extent in parts) == 1:
+            undivided.append(path)
+    return Verdict(again, undivided)
+
+
+def _meet(parts: Sequence[tuple[Range, Extent]]) -> bool:
+    with_records = [extent for _, extent in parts if extent.first is not None]
+    if not with_records:
+        return True
+    size = parts[-1][0].stop
+    ends = [extent.end for extent in with_records]
+    return ends == [*(extent.first for extent in with_records[1:]), size]
