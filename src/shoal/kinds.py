@@ -17,6 +17,7 @@ class Entry(NamedTuple):
 KINDS: dict[str, Entry] = {
     "sweep": Entry("shoal.spec.sweep:Sweep", "shoal.work.sweep.kind", ("shoal.work.sweep.trial",)),
     "infer": Entry("shoal.spec.infer:Infer", "shoal.work.infer.kind"),
+    "process": Entry("shoal.spec.process:Process", "shoal.work.process.kind"),
     "cluster": Entry("shoal.spec.cluster:Cluster"),
 }
 """By name; the most usual one is the first."""
