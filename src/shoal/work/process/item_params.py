@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shoal.model.item import HIDDEN, digest
-from shoal.work.process.record import Range
+from shoal.work.process.record import Extent, Range
 
 STEP = "step"
 """What is done: one of the two that follow. People see it."""
@@ -37,8 +37,8 @@ class Facts(NamedTuple):
     bytes: int = 0
     """Read from stored files."""
     partial_bytes: int = 0
-    extents: Sequence[Sequence[int | None]] = ()
-    """Of each of its ranges, as `record.Extent`."""
+    extents: Sequence[Extent] = ()
+    """Of each of its ranges."""
     seconds: Mapping[str, float] = {}
     """By phase."""
 
@@ -48,7 +48,8 @@ class Facts(NamedTuple):
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Facts:
-        return cls(**{name: value for name, value in document.items() if name in cls._fields})
+        known = {name: value for name, value in document.items() if name in cls._fields}
+        return cls(**{**known, "extents": [Extent(*each) for each in document["extents"]]})
 
 
 def listed(ranges: Sequence[Range]) -> list[list[Any]]:

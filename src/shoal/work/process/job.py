@@ -115,6 +115,7 @@ class ProcessJob(PoolJob):
             recorded=past.recorded,
             next_seq=past.next_seq,
             limit=self.limit,
+            failures=self.failures,
         )
         return self._source, None
 

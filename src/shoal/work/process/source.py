@@ -17,8 +17,8 @@ from shoal.work.process.item_params import (
     ranges_of,
     reduce_params,
 )
-from shoal.work.process.ranges import checked, cut
-from shoal.work.process.record import Extent, Range
+from shoal.work.process.ranges import Verdict, checked, cut
+from shoal.work.process.record import Range
 
 ITEMS_A_WORKER = 6
 """So many map items for each worker keep all of them busy to the end."""
@@ -53,11 +53,13 @@ class ProcessSource:
         recorded: Iterable[Recorded] = (),
         next_seq: int = 1,
         limit: int | None = None,
+        failures: int = 0,
     ) -> None:
-        """`files` are those of the input, each as one range, or records that an index names."""
+        """`files` are those of the input, each as one range, or records that an index names. `failures` items may
+        fail: then there is a result of the others."""
         self._sizes = {_file(file): file.stop for file in files if not file.is_exact}
         self._split = split
-        self._seq, self._limit = next_seq, limit
+        self._seq, self._limit, self._failures = next_seq, limit, failures
         self.notes: list[str] = []
         """What a person should know of how files were cut."""
         self._mapped: dict[int, _Mapped] = {}
@@ -166,7 +168,7 @@ class ProcessSource:
 
     def _following(self) -> list[Item]:
         """What comes when all items so far have ended; nothing where some failed, or all is done."""
-        if self.failed:
+        if self.failed > self._failures:
             self._has_repaired = self._has_reduced = True
         if not self._has_repaired:
             self._has_repaired = True
@@ -185,12 +187,12 @@ class ProcessSource:
         """Files whose ranges do not meet, each as one range."""
         done = self._read_whole()
         parts = [
-            (range_, Extent(*extent))
+            (range_, extent)
             for mapped in self._mapped.values()
             for range_, extent in zip(mapped.ranges, mapped.facts.extents, strict=True)
             if _file(range_) not in done
         ]
-        verdict = checked(parts)
+        verdict = checked(parts) if not self.failed else Verdict((), ())
         for each in verdict.undivided:
             self.notes.append(f"{each.path} is compressed as one piece: one worker read all of it.")
         for each in verdict.again:
