@@ -33,6 +33,7 @@ from shoal.model import (
     Factory,
     Item,
     LostCause,
+    Need,
     Node,
     NodeJoined,
     NodeLost,
@@ -63,6 +64,7 @@ class RayEngine(SharedNodes, Talking):
     When the head of the cluster is lost, `ClusterLost` comes out of whatever call needs it, at the latest of `wait`.
     """
 
+    _leases: RayLeases
     name = "ray"
     latency_s = 0.01
     stagger_s = 0.6
@@ -98,6 +100,11 @@ class RayEngine(SharedNodes, Talking):
     def _alive(self) -> dict[str, tuple[str, Node]]:
         alive = ray_nodes.alive()
         return alive if self._packages is None else self._packages.ready(alive)
+
+    def wish(self, needs: Sequence[Need]) -> bool:
+        """Tell Ray's autoscaler which places would be used beside those that are held; it stands until another wish,
+        or until `close`. To be repeated now and then. False where the cluster has no autoscaler."""
+        return self._leases.wish(needs)
 
     # Workers.
 
