@@ -22,7 +22,7 @@ import pytest
 
 from shoal.model.record import EXIT_CODES
 
-pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
+ray = pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
 pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.serial]
 
 FIRST, OTHERS = "node0", ("node1", "node2")
@@ -63,7 +63,7 @@ class Scaled:
 
     def __init__(self, version: int) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="shoal-"))  # Ray's sockets have to have short paths.
-        self._address = f"{socket.gethostbyname(socket.gethostname())}:{_free_port()}"
+        self._address = f"{ray.util.get_node_ip_address()}:{_free_port()}"
         token = self._folder / "token"
         token.write_text(secrets.token_hex(32))
         token.chmod(0o600)
@@ -244,7 +244,7 @@ def test_work_begins_on_one_node_spreads_to_three_and_leaves_one(scaled: Scaled)
     )
     assert request["what"] == "requested"
     assert began < seconds(request["at"]) < came[0]
-    assert changes.keys() == {(host, change) for host in OTHERS for change in ("requested", "ready")}
+    assert changes.keys() >= {(host, change) for host in OTHERS for change in ("requested", "ready")}
     for host, at in zip(sorted(OTHERS, key=lambda host: changes[host, "ready"]), came, strict=True):
         assert changes[host, "requested"] < at < changes[host, "ready"] + 1.0
     assert alone > ended, "nodes that are at work stay"

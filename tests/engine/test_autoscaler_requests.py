@@ -5,36 +5,57 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
-from shoal.engine.ray.autoscaler import Size, used_by_others
-from shoal.model import Node
+from collections import Counter
+
+from shoal.engine.ray.autoscaler import Choice, used_by_others
+from shoal.model import Need, Node
 
 pytestmark = pytest.mark.ray
+
+CPU, GPU = Need(), Need(gpu=1)
+
+
+class Autoscaler:
+    """One that may have so many places of each sort; and what it is asked for in a row."""
+
+    def __init__(self, *, cpu: int, gpu: int = 0) -> None:
+        self.cpu, self.gpu = cpu, gpu
+        self.choice = Choice()
+
+    def asked(self, held: list[Need], wished: list[Need], times: int = 40) -> list[tuple[int, int]]:
+        """How many places of each sort."""
+        found = []
+        for _ in range(times):
+            counts = Counter(need.gpu for need in self.choice.of(held, wished))
+            found.append((counts[0], counts[1]))
+            self.choice.heard(possible=counts[0] <= self.cpu and counts[1] <= self.gpu)
+        return found
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 30, 100])
 def test_a_request_becomes_as_large_as_the_autoscaler_can_have_it(most: int) -> None:
-    size, asked = Size(), []
-    for _ in range(40):
-        asked.append(size.of(1, 50))
-        size.heard(asked[-1], fits=asked[-1] <= most)
-    assert asked[0] == 50, "it may be able to do all of it"
-    assert asked[-1] == min(50, most)
+    asked = Autoscaler(cpu=most).asked([CPU], [CPU] * 49)
+    assert asked[0] == (50, 0), "it may be able to do all of it"
+    assert asked[-1] == (min(50, most), 0)
     assert len(set(asked)) <= 14
 
 
+def test_what_cannot_be_had_is_in_nobody_elses_way() -> None:
+    scaled = Autoscaler(cpu=5, gpu=1)
+    assert scaled.asked([GPU], [*[GPU] * 4, *[CPU] * 9])[-1] == (5, 1)
+    assert scaled.asked([GPU, CPU], [*[CPU] * 2, *[GPU] * 4])[-1] == (3, 1), "no more than is wished for"
+
+
 def test_what_could_be_done_is_found_again_when_it_becomes_less_or_more() -> None:
-    size = Size()
-
-    def settled(most: int) -> int:
-        for _ in range(20):
-            size.heard(size.of(2, 10), fits=size.of(2, 10) <= most)
-        return size.of(2, 10)
-
-    assert settled(6) == 6
-    assert settled(4) == 4
-    assert settled(9) == 4, "nobody knows yet"
-    size.forget_refusal()
-    assert settled(9) == 9
+    scaled = Autoscaler(cpu=6)
+    wishes = [CPU] * 2, [CPU] * 8
+    assert scaled.asked(*wishes)[-1] == (6, 0)
+    scaled.cpu = 4
+    assert scaled.asked(*wishes)[-1] == (4, 0)
+    scaled.cpu = 9
+    assert scaled.asked(*wishes)[-1] == (4, 0), "nobody knows yet"
+    scaled.choice.forget_refusals()
+    assert scaled.asked(*wishes)[-1] == (9, 0)
 
 
 def test_what_others_use_of_a_node_is_part_of_what_the_cluster_has_to_have() -> None:

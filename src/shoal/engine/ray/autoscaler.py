@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
@@ -58,7 +59,7 @@ class Requests:
     """What the autoscaler is asked for, one request at a time. For the one process that asks."""
 
     def __init__(self) -> None:
-        self._size = Size()
+        self._choice = Choice()
         self._last: Sequence[Need] = ()
         self._since = 0
         """The version of the cluster's state that the last request is part of; 0 once it is known what came of it."""
@@ -74,50 +75,93 @@ class Requests:
         for: what is held stays anyway."""
         self._hear()
         if not wished:
-            held, self._size = (), Size()
-        needs = [*held, *wished][: self._size.of(len(held), len(held) + len(wished))]
+            held, self._choice = (), Choice()
+        needs = self._choice.of(held, wished)
         if needs != self._last:
             self._since = _request(needs)
             self._last = needs
 
     def _hear(self) -> None:
         now = time.monotonic()
-        if self._since and (fits := _is_possible(self._since)) is not None:
+        if self._since and (possible := _is_possible(self._since)) is not None:
             self._since = 0
-            self._size.heard(len(self._last), fits=fits)
-            self._refused_at = self._refused_at if fits else now
+            self._choice.heard(possible=possible)
+            self._refused_at = self._refused_at if possible else now
         if now - self._refused_at > AGAIN_S:
-            self._size.forget_refusal()
+            self._choice.forget_refusals()
 
 
-class Size:
-    """How many places a request has.
+class Choice:
+    """Which of the places that are wished for are asked for.
 
-    An autoscaler that cannot have room for all of them adds no node at all, and says no more than that. So everything
-    is asked for at first, and after a refusal ever more, as long as it can be done.
+    An autoscaler that cannot have room for all of a request adds no node at all, and says no more than that. So
+    everything is asked for at first; after a refusal ever more, of one sort of need at a time, as long as that works.
     """
 
     def __init__(self) -> None:
+        self._sizes: dict[str, Size] | None = None
+        """Of each sort of need, those that were tried last at the end; None while nothing was refused."""
+        self._tried: tuple[str, int] | None = None
+
+    def of(self, held: Sequence[Need], wished: Sequence[Need]) -> list[Need]:
+        """What is held, and as much as may be of what is wished for."""
+        self._tried = None
+        if self._sizes is None:
+            return [*held, *wished]
+        least = Counter(map(_sort, held))
+        sorts: dict[str, list[Need]] = {}
+        for need in wished:
+            sorts.setdefault(_sort(need), []).append(need)
+        chosen = list(held)
+        for sort in sorted(sorts, key=[*self._sizes, *sorts].index):
+            size = self._sizes.setdefault(sort, Size())
+            known, more = size.of(least[sort], least[sort] + len(sorts[sort]))
+            if more > known and self._tried is None:
+                self._tried, known = (sort, more), more
+            chosen += sorts[sort][: known - least[sort]]
+        return chosen
+
+    def heard(self, *, possible: bool) -> None:
+        """What the autoscaler said to what was chosen last."""
+        if self._sizes is not None and self._tried is not None:
+            sort, count = self._tried
+            size = self._sizes.pop(sort)
+            size.heard(count, possible=possible)
+            self._sizes[sort] = size
+        elif not possible:
+            self._sizes = {}  # Even what was possible before is not: it is found out again.
+
+    def forget_refusals(self) -> None:
+        for size in (self._sizes or {}).values():
+            size.refused = inf
+
+
+class Size:
+    """How many places of one sort can be had."""
+
+    def __init__(self) -> None:
+        self.refused = inf
         self._possible = 0
-        self._refused = inf
-        self._step = inf
+        self._step = 1
 
-    def of(self, least: int, most: int) -> int:
-        possible = max(least, self._possible)
-        return max(least, int(min(most, possible + self._step, self._refused - 1)))
+    def of(self, least: int, most: int) -> tuple[int, int]:
+        """How many are known to be possible, and how many to try next."""
+        known = min(most, max(least, self._possible))
+        return known, max(known, int(min(most, known + self._step, self.refused - 1)))
 
-    def heard(self, size: int, *, fits: bool) -> None:
-        """What the autoscaler said to a request of this size."""
-        if fits:
-            self._possible = max(self._possible, size)
+    def heard(self, count: int, *, possible: bool) -> None:
+        if possible:
+            self._possible = max(self._possible, count)
             self._step *= 2
         else:
-            self._refused = size
-            self._possible = min(self._possible, size - 1)
+            self.refused = count
+            self._possible = min(self._possible, count - 1)
             self._step = 1
 
-    def forget_refusal(self) -> None:
-        self._refused = inf
+
+def _sort(need: Need) -> str:
+    """Equal for needs that any node which has room for one has room for the other."""
+    return repr(need._replace(node=None))
 
 
 def _request(needs: Sequence[Need]) -> int:
