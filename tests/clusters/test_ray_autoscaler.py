@@ -61,7 +61,7 @@ while True:
 class Scaled:
     """A head with one CPU, and two nodes like it that the autoscaler may add, as processes of this machine."""
 
-    def __init__(self, version: int) -> None:
+    def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="shoal-"))  # Ray's sockets have to have short paths.
         self._address = f"{ray.util.get_node_ip_address()}:{_free_port()}"
         token = self._folder / "token"
@@ -77,11 +77,9 @@ class Scaled:
         for name, text in FILES.items():
             (self._folder / "work" / name).write_text(text.replace("ADDRESS", self._address))
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._start_head(version)
-        until(self._answers, "an answer of the head")
-        self.start("watched", "-c", WATCH, self._address)
 
-    def _start_head(self, version: int) -> None:
+    def up(self, version: int) -> None:
+        """With this version of the autoscaler."""
         config = self._folder / "autoscaler.json"
         config.write_text(json.dumps(_config(self._address)))
         self.start(
@@ -96,6 +94,9 @@ class Scaled:
             AUTOSCALER_UPDATE_INTERVAL_S="1",
             **(SECOND if version == 2 else {}),
         )
+        until(self._answers, "an answer of the head")
+        self.start("watched", "-c", WATCH, self._address)
+        until(self.is_alone, "the first node")
 
     def _answers(self) -> bool:
         assert self._processes[0].poll() is None, self._said("head")
@@ -145,15 +146,20 @@ class Scaled:
         return self.seen()[-1:] != [] and self.seen()[-1][1:] == (1, 0)
 
     def close(self) -> None:
+        until(self._is_gone, "the end of all processes")
+        for process in self._processes:
+            process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _is_gone(self) -> bool:
         """Nodes that were added are processes of their own: all that have the token's path in their environment."""
-        mark = f"RAY_AUTH_TOKEN_PATH={self._folder}/token".encode()
+        mark, found = f"RAY_AUTH_TOKEN_PATH={self._folder}/token".encode(), 0
         for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
             with suppress(OSError):
                 if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                     os.kill(pid, signal.SIGKILL)
-        for process in self._processes:
-            process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+                    found += 1
+        return found == 0
 
 
 def _config(address: str) -> dict[str, Any]:
@@ -212,9 +218,8 @@ def seconds(text: str) -> float:
 
 @pytest.fixture
 def scaled(request: pytest.FixtureRequest) -> Iterator[Scaled]:
-    """With the first or the second version of Ray's autoscaler."""
-    with closing(Scaled(request.param)) as cluster:
-        until(cluster.is_alone, "the first node")
+    with closing(Scaled()) as cluster:
+        cluster.up(request.param)
         yield cluster
 
 
