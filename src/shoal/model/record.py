@@ -10,9 +10,9 @@ from shoal.model.item import LogSlice
 
 NODE = "node "
 """Before the name of a node, as the subject of an event."""
-CLUSTER = "cluster"
-"""The subject of what happens to no node in particular."""
 EXIT_CODES = {"succeeded": 0, "failed": 1, "stopped": 3, "interrupted": 1, "running": 0, "queued": 0}
+CLUSTER = "cluster"
+"""The subject of an event of no node in particular."""
 
 
 class Attempt(NamedTuple):
@@ -37,7 +37,7 @@ class RunEvent(NamedTuple):
 
     at: float
     subject: str
-    """What it happened to, with its kind: `node NAME`; or `cluster`."""
+    """What it happened to, with its kind: `node NAME`."""
     what: str
     why: str
 
