@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from shoal.engine.workers.runner import Broken, Cancelled, Work, now
 from shoal.model.advice import AS_GIVEN, Setting
 from shoal.units import format_seconds
-from shoal.work.infer.worker.batch_prediction import Predicting
-from shoal.work.infer.worker.intake import Collected, Intake
+from shoal.work.infer.worker.batch_prediction import Predicting, Task
+from shoal.work.infer.worker.intake import Intake
 from shoal.work.outputs import NOWHERE, Crumbs, Ends
 
 ENOUGH = 2
@@ -22,20 +22,24 @@ LOADING_S = 600.0
 
 
 def go_carefully(
-    intake: Intake, predicting: Predicting, setting: Setting, crumbs: Crumbs, work: Work, pulse: Pulse
-) -> Collected:
+    intake: Intake,
+    predicting: Predicting,
+    setting: Setting,
+    task: Task,
+    crumbs: Crumbs,
+    work: Work,
+    pulse: Pulse,
+) -> None:
     """All inputs but those that are to blame. `setting` is how the model is to be run, with a batch of one.
 
     Each input has the time that an item has otherwise: an attempt whose time is up has spent it at the one where it is.
     """
-    collected = Collected()
-    predicting.forget()
     suspects = crumbs.suspects(work.seq)
     # Where attempts are known to end at one, they may at others, too, and attempts are few.
     enough = 1 if any(ends.attempts >= ENOUGH for ends in suspects.values()) else ENOUGH
     trail = _Trail(crumbs, work, intake)
     if setting.runtime == AS_GIVEN:
-        predicting.load(setting)  # Who dies of that dies of no input.
+        predicting.load(setting, task)  # Who dies of that dies of no input.
     has_loaded = setting.runtime == AS_GIVEN
     pulse.beat()
     try:
@@ -43,46 +47,48 @@ def go_carefully(
             ends = suspects.get(position, Ends())
             if ends.attempts >= enough:
                 intake.skip()
-                collected.fail(position, _reason(ends, pulse.timeout_s))
+                task.collected.fail(position, _reason(ends, pulse.timeout_s))
                 continue
             trail.at(position)
             taken = intake.take(1)
             if not has_loaded and taken[0].error is None:
                 trail.at(NOWHERE)
-                predicting.load(setting, taken)
+                predicting.load(setting, task, taken)
                 has_loaded = True
                 pulse.beat()
                 trail.at(position)
-            predicting.run(setting, taken, collected)
+            predicting.run(setting, taken, task)
             pulse.beat()
-        trail.position = NOWHERE
+        trail.leave()
     except Broken:
         raise  # It dies where it is, and the next attempt shall see that.
     except BaseException:
         trail.end()
         raise
     trail.end()
-    return collected
 
 
 class _Trail:
     """Where this attempt is, for the next one to know."""
 
     def __init__(self, crumbs: Crumbs, work: Work, intake: Intake) -> None:
-        self.position = NOWHERE
+        self._position = NOWHERE
         self._crumbs = crumbs
         self._work = work
         self._intake = intake
 
     def at(self, position: int) -> None:
-        self.position = NOWHERE  # Until that is written, which may take long by itself.
+        self.leave()  # Until that is written, which may take long by itself.
         self._crumbs.at(self._work.seq, self._work.attempt, position)
-        self.position = position
+        self._position = position
+
+    def leave(self) -> None:
+        self._position = NOWHERE
 
     def end(self) -> None:
         """Its process lives: the input where it is can only be blamed for the time it took, once it had been read."""
         is_late = self._work.cancelled is not None and self._work.cancelled[0] == "failed"
-        position = self.position if is_late and not self._intake.is_reading else NOWHERE
+        position = self._position if is_late and not self._intake.is_reading else NOWHERE
         self._crumbs.at(self._work.seq, self._work.attempt, position, timed_out=is_late)
 
 

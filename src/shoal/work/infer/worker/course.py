@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from shoal.engine.workers.runner import memory_bytes, now
 from shoal.model.advice import Advice, Heard, Measured, Setting
-from shoal.work.infer.worker.batch_prediction import Predicting
-from shoal.work.infer.worker.intake import Collected, Intake, Readers
+from shoal.work.infer.worker.batch_prediction import Predicting, Task
+from shoal.work.infer.worker.intake import Intake, Readers
 
 
 class Meter:
@@ -38,18 +38,18 @@ class Course:
         self._predicting = predicting
         self._readers = readers
 
-    def go(self, intake: Intake, advice: Advice, after: Iterator[bool]) -> tuple[Collected, Heard]:
+    def go(self, intake: Intake, advice: Advice, task: Task, after: Iterator[bool]) -> Heard:
         """Do what is left of the intake. `after` is advanced once a batch, to read ahead in the next item.
 
         It says whether others are busy reading.
         """
-        collected = Collected()
         meters: dict[Setting, Meter] = {}
         predicting = self._predicting
-        predicting.forget()
-        predicting.holding.expect(max(predicting.largest(step.setting) for step in advice.steps))
+        predicting.holding.expect(
+            max(predicting.largest(step.setting, task.sharing) for step in advice.steps)
+        )
         for setting, rows in _steps(advice, len(intake)):
-            self._step(setting, rows, intake, collected, meters, after)
+            self._step(setting, rows, intake, task, meters, after)
         meters = _telling(meters, advice)
         measured = tuple(
             Measured(
@@ -66,41 +66,41 @@ class Course:
         )
         heard = Heard(
             measured,
-            dict(predicting.holding.load_s),
-            dict(predicting.differences),
+            task.load_s,
+            task.differences,
             dict(predicting.holding.unusable),
-            tuple(predicting.out_of_memory),
+            tuple(task.out_of_memory),
             predicting.fixed_rows,
         )
         predicting.holding.let_go()
-        return collected, heard
+        return heard
 
     def _step(
         self,
         setting: Setting,
         rows: int,
         intake: Intake,
-        collected: Collected,
+        task: Task,
         meters: dict[Setting, Meter],
         after: Iterator[bool],
     ) -> None:
         predicting, holding = self._predicting, self._predicting.holding
         left = rows
         while left > 0 and len(intake):
-            batch = min(left, predicting.largest(setting))
+            batch = min(left, predicting.largest(setting, task.sharing))
             began, predicted = now(), predicting.watch.seconds.get("predicting", 0.0)
             ready = predicting.watch.ready
-            loading = sum(holding.load_s.values())
+            loading = sum(task.load_s.values())
             executor = self._readers.executor(setting.threads)
             if executor is not None:
                 intake.reach_ahead(executor, self._readers.depth(batch))
             taken = intake.take(batch)
             left -= len(taken)
-            before = len(collected.errors)
-            runtime = predicting.run(setting, taken, collected)
+            before = len(task.collected.errors)
+            runtime = predicting.run(setting, taken, task)
             reading = next(after, False)
-            loaded = sum(holding.load_s.values()) > loading
-            all_bad = len(collected.errors) - before == len(taken)
+            loaded = sum(task.load_s.values()) > loading
+            all_bad = len(task.collected.errors) - before == len(taken)
             if runtime is None or all_bad:
                 continue
             if holding.counts(runtime, setting.threads, len(taken)) and not loaded:
