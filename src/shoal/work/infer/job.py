@@ -30,7 +30,7 @@ from shoal.work.inputs import Listing, listing
 from shoal.work.inputs.places import digest_of
 from shoal.work.job import Conclusion, Learned, Past, PoolJob
 from shoal.work.models import models
-from shoal.work.models.installed import is_installed, knows_cuda
+from shoal.work.models.libraries import is_installed, knows_cuda
 from shoal.work.outputs.ownership import address, is_alive
 from shoal.work.protocols import Models
 from shoal.work.requirements import packages_of, read_requirements

@@ -64,7 +64,7 @@ class InferKind(Kind):
         return [f"output={json.dumps({'path': folder, **{key: each for key, each in kept.items() if each}})}"]
 
     def uses_gpu(self, module: str) -> bool:
-        from shoal.work.models.installed import knows_cuda
+        from shoal.work.models.libraries import knows_cuda
 
         return knows_cuda(module)
 

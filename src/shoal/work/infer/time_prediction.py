@@ -12,7 +12,7 @@ from shoal.planner.scalability import Nodes, work_s
 from shoal.units import format_number, format_share
 from shoal.work.infer.tuners import SHORTEST_S, Tuning, machine_of
 from shoal.work.job import Learned
-from shoal.work.models.installed import WITH_CUDA
+from shoal.work.models.libraries import WITH_CUDA
 
 if TYPE_CHECKING:
     from shoal.work.infer.job import InferJob

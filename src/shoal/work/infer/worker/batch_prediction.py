@@ -14,7 +14,7 @@ from shoal.model.advice import AS_GIVEN, LEAST_AT_A_GPU, Setting
 from shoal.work.infer.worker.intake import LONGEST_REASON, Collected, Taken
 from shoal.work.infer.worker.model_cache import Holding
 from shoal.work.models import check_fits, difference
-from shoal.work.models.library_errors import is_lost, lost
+from shoal.work.models.libraries import is_lost, lost
 from shoal.work.protocols import Finish, OutOfMemory, Predictor, Prepare
 
 MOST_UNPROVEN = 8
