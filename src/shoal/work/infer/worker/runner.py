@@ -17,8 +17,7 @@ from shoal.work.infer.item_fields import ADVICE, CAREFULLY_FROM, COMPARE, FACTS,
 from shoal.work.infer.postprocess import finishing
 from shoal.work.infer.preprocess import preparation
 from shoal.work.infer.worker.batch_prediction import Predicting, Task
-from shoal.work.infer.worker.careful import Pulse, go_carefully
-from shoal.work.infer.worker.course import Course
+from shoal.work.infer.worker.course import Course, Pulse, go_carefully
 from shoal.work.infer.worker.intake import Collected, Intake, Readers
 from shoal.work.infer.worker.model_cache import Holding
 from shoal.work.inputs import opening
