@@ -10,7 +10,7 @@ from shoal.files.turns import Turn
 from shoal.spec import Infer
 from shoal.units import format_number, format_seconds, format_share, format_size
 from shoal.work import outputs
-from shoal.work.infer.source import InferSource
+from shoal.work.infer.infer_run import InferSource
 from shoal.work.infer.tuners import Tuning
 from shoal.work.inputs import Changes, Listing
 from shoal.work.job import Conclusion

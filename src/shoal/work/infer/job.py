@@ -22,9 +22,8 @@ from shoal.shape.pool import Guide
 from shoal.spec import Infer
 from shoal.work import outputs
 from shoal.work.infer.fingerprint import fingerprint, made_of
-from shoal.work.infer.infer_run import InferRun
+from shoal.work.infer.infer_run import InferRun, InferSource, inputs_left
 from shoal.work.infer.item_fields import COUNT, LIST
-from shoal.work.infer.source import InferSource, inputs_left
 from shoal.work.infer.tuners import MOST_ROWS, Tuning
 from shoal.work.inputs import Listing, listing
 from shoal.work.inputs.places import digest_of
