@@ -158,7 +158,7 @@ class Elsewhere(Machines):
 
 
 def lacks(monkeypatch: pytest.MonkeyPatch, *libraries: str) -> None:
-    monkeypatch.setattr("shoal.engine.importable_modules._here", lambda name: name not in libraries)
+    monkeypatch.setattr("shoal.api.workloads._here", lambda name: name not in libraries)
     monkeypatch.setattr("shoal.work.models.libraries.is_installed", lambda name: name not in libraries)
     monkeypatch.setattr("shoal.work.models.onnx.is_installed", lambda name: name not in libraries)
 
