@@ -131,7 +131,10 @@ def wants_json(arguments: Sequence[str]) -> bool:
 
 
 def tell(message: str, hint: str | None, as_json: bool, problems: Sequence[Problem] = ()) -> None:
-    """The error, where the user looks for it: JSON on stdout, text on stderr."""
+    """The error, where the user looks for it: JSON on stdout, text on stderr. And to an agent that waits for a run."""
+    from shoal.cluster.this_machine import answer_starter
+
+    answer_starter({"error": message, "hint": hint})
     if as_json:
         found = [{"error": problem.message, "hint": problem.hint} for problem in problems]
         echo_json({"error": message, "hint": hint} | ({"problems": found} if len(found) > 1 else {}))

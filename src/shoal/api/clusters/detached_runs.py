@@ -109,11 +109,10 @@ def resume(run: str, tell: Tell, *, failed: bool, take_over: bool, as_json: bool
         found = _states(detached)
         _refuse_going(run, found)
     there = detached.ship(run, _packed(os.path.dirname(stub.workload)))
-    options = {"--failed": failed, "--take-over": take_over, "--json": as_json}
-    arguments = ["resume", run, f"--cluster={there}/../../cluster.yaml"]
-    arguments += [option for option, given in options.items() if given]
+    options = [*(["--failed"] if failed else []), *(["--take-over"] if take_over else [])]
+    arguments = ["resume", run, f"--cluster={there}/../../cluster.yaml", *options]
     if not failed and run in found and found[run][0] is RunState.SUCCEEDED:
-        return detached.attach(arguments)
+        return detached.attach([*arguments, *(["--json"] if as_json else [])])
     return _submit(detached, stub, arguments, there)
 
 

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from shoal import namespaces
 from shoal.errors import ClusterError
-from shoal.model.marks import BEGUN_VARIABLE
+from shoal.model.marks import ANSWER_VARIABLE
 
 LOCK = ".lock"
 
@@ -58,9 +58,9 @@ def lock_file(job: str) -> str:
     return job.removesuffix(".json") + LOCK
 
 
-def begun_file(job: str) -> str:
-    """What a driver makes when its run has begun, beside the file of its job."""
-    return job.removesuffix(".json") + ".begun"
+def answer_file(job: str) -> str:
+    """Where a driver says that its run has begun, or why it cannot, beside the file of its job."""
+    return job.removesuffix(".json") + ".answer"
 
 
 def drivers(key: str) -> list[str]:
@@ -118,7 +118,7 @@ def remove(key: str, run: str) -> None:
         _document(key, "rm", run)
     shutil.rmtree(workload_folder(key, run), ignore_errors=True)
     job = job_file(key, run)
-    for path in (lock_file(job), begun_file(job)):
+    for path in (lock_file(job), answer_file(job)):
         with suppress(OSError):
             os.unlink(path)
 
@@ -153,7 +153,7 @@ def _job(file: str) -> NoReturn:
     os.chdir(job["folder"])
     given = job["environment"] if job["environment"] is not None else os.environ
     ray = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
-    ours = {"SHOAL_HOME": job["home"], BEGUN_VARIABLE: begun_file(file)}
+    ours = {"SHOAL_HOME": job["home"], ANSWER_VARIABLE: answer_file(file)}
     _shoal(job["arguments"], {**given, **ray, **ours})
 
 
