@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from shoal.cluster import agent_calls
 from shoal.cluster.agent.requests import ANSWER
 from shoal.cluster.base import Done, Door
+from shoal.model import RunState
 
 AGENT = ("python", "-m", "shoal.cluster.agent")
 THERE = ("python", "-m", "shoal.cluster.agent.there")
 LIST_S = 20.0
 """How long a list of runs waits for a head."""
+
+
+class HeadRun(NamedTuple):
+    """A run as its head knows it; as it is here, where the head does not know it yet."""
+
+    state: RunState = RunState.QUEUED
+    seconds: float = 0.0
 
 
 class Detached:
@@ -51,9 +59,10 @@ class Detached:
         """
         return str(self._ask("submit", run=run, arguments=list(arguments), **self._ray, **how))
 
-    def runs(self) -> list[dict[str, Any]]:
-        """The runs that are there, as `shoal ls --json` has them; `queued` are those that get ready."""
-        return list(self._ask("runs", timeout_s=LIST_S))
+    def runs(self) -> dict[str, HeadRun]:
+        """The runs that are there, by id; `queued` are those that get ready."""
+        found = self._ask("runs", timeout_s=LIST_S)
+        return {each["run"]: HeadRun(RunState(each["state"]), each["seconds"]) for each in found}
 
     def files(self, run: str, item: str | None) -> bytes | None:
         """What a run, or one of its items, left behind: an archive. None where they left nothing."""

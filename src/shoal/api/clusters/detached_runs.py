@@ -14,7 +14,7 @@ from shoal.api.clusters.cluster_machines import provider_for
 from shoal.api.clusters.lifecycle import load
 from shoal.api.machines import machines
 from shoal.cluster.base import Provider, Tell
-from shoal.cluster.head_requests import Detached
+from shoal.cluster.head_requests import Detached, HeadRun
 from shoal.cluster.local import environment_of_items
 from shoal.cluster.this_machine import Here
 from shoal.cluster.virtual import is_virtual
@@ -24,8 +24,6 @@ from shoal.store import RunSummary, ensure_own, find_home, home_for_new_runs, ma
 from shoal.store import home as kept
 from shoal.store.home import Stub
 
-_UNKNOWN = (RunState.QUEUED, 0.0)
-"""State and seconds of a run that its head does not know yet."""
 BEGIN_S = 3600.0
 
 
@@ -106,22 +104,21 @@ def resume(run: str, tell: Tell, *, failed: bool, take_over: bool, as_json: bool
     provider.up(tell)
     detached = provider.detached()
     if run not in found:
-        found = _states(detached)
+        found = detached.runs()
         _refuse_going(run, found)
     there = detached.ship(run, _packed(os.path.dirname(stub.workload)))
     options = [*(["--failed"] if failed else []), *(["--take-over"] if take_over else [])]
     arguments = ["resume", run, f"--cluster={there}/../../cluster.yaml", *options]
-    if not failed and run in found and found[run][0] is RunState.SUCCEEDED:
+    if not failed and run in found and found[run].state is RunState.SUCCEEDED:
         return detached.attach([*arguments, *(["--json"] if as_json else [])])
     return _submit(detached, stub, arguments, there)
 
 
-def _refuse_going(run: str, found: Mapping[str, tuple[RunState, float]]) -> None:
+def _refuse_going(run: str, found: Mapping[str, HeadRun]) -> None:
     """Only while its head says so: one that the head does not know is gone, whatever was last heard of it."""
-    state = found[run][0] if run in found else None
-    if state is not None and state.is_active:
+    if run in found and found[run].state.is_active:
         raise RunLocked(
-            f"Run {run} is {state} on its cluster.",
+            f"Run {run} is {found[run].state} on its cluster.",
             hint=f"Look at it: shoal logs {run} -f. End it: shoal stop {run}. Forget it: shoal rm {run}.",
         )
 
@@ -146,7 +143,7 @@ def _wait_until_known(run: str, detached: Detached) -> None:
     """Its driver may have to install packages first."""
     here = Here()
     until = here.now() + BEGIN_S
-    while _states(detached).get(run, _UNKNOWN)[0] is RunState.QUEUED:
+    while detached.runs().get(run, HeadRun()).state is RunState.QUEUED:
         if here.now() > until:
             raise ClusterError(
                 f"{run} did not begin within {BEGIN_S:g} s.", hint=f"Look with: shoal show {run}"
@@ -196,9 +193,6 @@ def _unpack(archive: bytes, target: str) -> None:
     try:
         with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
             opened.extractall(target, filter=_within)
-    except tarfile.TarError as error:
-        shutil.rmtree(target, ignore_errors=True)
-        raise ClusterError(f"The files did not arrive whole: {error}.", hint="Try again.") from error
     except OSError as error:
         shutil.rmtree(target, ignore_errors=True)
         raise FileError(
@@ -237,8 +231,7 @@ def runs() -> list[RunSummary]:
     for cluster in {stub.cluster for stub in found if not stub.state.has_ended}:
         states = _ask_states(cluster)
         for stub in [stub for stub in found if stub.cluster == cluster and stub.run in states]:
-            state, seconds = states[stub.run]
-            found[found.index(stub)] = new = stub._replace(state=state, seconds=seconds)
+            found[found.index(stub)] = new = stub._replace(**states[stub.run]._asdict())
             kept.keep(home, new)
     return [
         RunSummary(
@@ -248,17 +241,12 @@ def runs() -> list[RunSummary]:
     ]
 
 
-def _ask_states(cluster: str) -> dict[str, tuple[RunState, float]]:
+def _ask_states(cluster: str) -> dict[str, HeadRun]:
     """As far as they can be known."""
     try:
-        return _states(_provider(cluster).detached())
+        return _provider(cluster).detached().runs()
     except (ClusterError, SpecError):
         return {}
-
-
-def _states(detached: Detached) -> dict[str, tuple[RunState, float]]:
-    """State and seconds of the runs that are on a cluster, by run."""
-    return {each["run"]: (RunState(each["state"]), each["seconds"]) for each in detached.runs()}
 
 
 def _detached(run: str) -> Detached:
