@@ -66,7 +66,7 @@ def test_what_was_found_so_far_counts_while_more_is_being_found() -> None:
 
 
 class NobodyAnswers(ThisMachine):
-    def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
+    def ask(self, host: str, request: Mapping[str, Any]) -> Any:
         raise ClusterError(f"{host} does not answer.")
 
 
