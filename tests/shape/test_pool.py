@@ -228,6 +228,8 @@ def test_a_pruned_item_ends_as_pruned_with_the_reason() -> None:
 
 def test_no_more_items_run_at_once_than_allowed() -> None:
     bench = Bench(items(*[0.3] * 20), Policy(concurrent=1))
+    assert bench.pool.progress().useful == 1, "more room would be of no use"
+    assert Bench(items(*[0.3] * 20)).pool.progress().useful == 20
     bench.run()
     runs = sorted(bench.world.history, key=lambda ran: ran.started)
     assert all(later.started >= earlier.ended for earlier, later in pairwise(runs))

@@ -48,7 +48,12 @@ class LocalDoor:
     def run(self, arguments: Sequence[str], *, stdin: bytes = b"", timeout_s: float | None = None) -> Done:
         try:
             done = subprocess.run(
-                _program(arguments), input=stdin, capture_output=True, timeout=timeout_s, check=False
+                _program(arguments),
+                input=stdin,
+                capture_output=True,
+                timeout=timeout_s,
+                check=False,
+                cwd="/",  # Where no module of the user's is taken for one of Python's.
             )
         except subprocess.TimeoutExpired:
             raise ClusterError(f"The head did not answer within {timeout_s:g} s.") from None

@@ -5,6 +5,7 @@ Written once for every engine whose nodes are shared; who holds what is kept by 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -151,3 +152,49 @@ class Reservations:
                 except CannotPlace as error:
                     self._forget(ask.id)
                     yield Refused(ask.id, str(error), now)
+
+
+class SharedNodes:
+    """The half of an engine that sets places aside, for engines whose nodes are shared and whose clock is the real one.
+
+    The other half, which runs workers, is the engine's own. `_nodes` is replaced when there are other nodes.
+    """
+
+    def __init__(self, nodes: Sequence[Node], leases: Leases) -> None:
+        self._nodes = nodes
+        self._leases = leases
+        self._reservations = Reservations(leases)
+        self._events: list[Event] = []
+        """What `wait` has not told yet."""
+        self._offset = time.time() - time.monotonic()
+
+    def nodes(self) -> Sequence[Node]:
+        return self._nodes
+
+    def capacity(self, need: Need) -> int:
+        return self._reservations.capacity(need, self._nodes)
+
+    def now(self) -> float:
+        return self._offset + time.monotonic()
+
+    def reserve(
+        self,
+        needs: Sequence[Need],
+        deadline_s: float | None,
+        *,
+        together: bool = False,
+        lasts_s: float | None = None,
+    ) -> Reservation:
+        return self._reservations.reserve(
+            needs, deadline_s, self._nodes, self.now(), together=together, lasts_s=lasts_s
+        )
+
+    def cancel_reservation(self, reservation: int) -> None:
+        self._reservations.cancel(reservation)
+
+    def release(self, place: Place) -> None:
+        self._reservations.give(place)
+
+    def _tick(self, workers: Mapping[int, Place], now: float) -> None:
+        """Hear what became of reservations and leases. `workers` are those that hold a place."""
+        self._events.extend(self._reservations.tick(now, workers, self._nodes))

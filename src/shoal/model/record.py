@@ -11,6 +11,8 @@ from shoal.model.item import LogSlice
 NODE = "node "
 """Before the name of a node, as the subject of an event."""
 EXIT_CODES = {"succeeded": 0, "failed": 1, "stopped": 3, "interrupted": 1, "running": 0, "queued": 0}
+CLUSTER = "cluster"
+"""The subject of an event of no node in particular."""
 
 
 class Attempt(NamedTuple):

@@ -129,6 +129,12 @@ class Crew:
         concurrent = self.lane.policy.concurrent
         return self._capacity if concurrent is None else min(self._capacity, concurrent)
 
+    def useful(self, items: int) -> int:
+        """How many workers so many items could use, were there room for all that the rules allow."""
+        concurrent, ceiling = self.lane.policy.concurrent, self.lane.policy.ceiling
+        allowed = items if ceiling is None else sum(ceiling.values())
+        return min(items, allowed) if concurrent is None else min(items, allowed, concurrent)
+
     def nodes_changed(self) -> None:
         """There may be other nodes than before."""
         self._capacity = None

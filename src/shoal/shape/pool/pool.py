@@ -135,7 +135,7 @@ class Pool:
         if guide is None:
             return seen
         return seen._replace(
-            remaining_s=guide.remaining_s(), left=guide.left_to_do(), least_s=seen.remaining_s
+            remaining_s=guide.remaining_s(), left=guide.left_to_do(), least_s=seen.remaining_s, useful=None
         )
 
     def worker_uses(self) -> list[WorkerUse]:

@@ -38,9 +38,11 @@ class Meter:
 def look(now: float, meter: Meter, crews: Sequence[Crew], durations: Durations, left: int) -> Progress:
     """The moment as a value; `left` are items that are not known yet."""
     running: list[Running] = []
-    waiting = workers = working = 0
+    waiting = workers = working = useful = 0
     for crew in crews:
-        waiting += len(crew.ready) + crew.ready.delayed + crew.roster.aloft
+        items = len(crew.ready) + crew.ready.delayed + crew.roster.aloft
+        waiting += items
+        useful += crew.useful(items + left)
         workers += len(crew.roster.members)
         for member in crew.roster.members.values():
             working += member.items > 0
@@ -58,6 +60,7 @@ def look(now: float, meter: Meter, crews: Sequence[Crew], durations: Durations, 
         _remaining(now, crews, running, durations, workers, waiting + left),
         durations.mean_s,
         working=working,
+        useful=useful,
     )
 
 
