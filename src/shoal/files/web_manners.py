@@ -22,11 +22,12 @@ _LONGEST = 200
 
 def user_agent() -> str:
     """Who asks: Shoal, and where to reach the person who runs it: `SHOAL_CONTACT`, an address of mail or of a page."""
-    from shoal import __version__
+    from importlib.metadata import version
 
+    name = f"shoal/{version('shoal')}"
     contact = os.environ.get("SHOAL_CONTACT", "").strip()[:_LONGEST]
     is_fit = contact.isascii() and contact.isprintable() and contact != ""
-    return f"shoal/{__version__} (+{contact})" if is_fit else f"shoal/{__version__}"
+    return f"{name} (+{contact})" if is_fit else name
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, ClassVar
 
-from shoal import units
 from shoal.errors import nearest
 from shoal.spec.nodes import Node, Problems
 from shoal.spec.readers import (
+    SHARE,
     SIZE,
     Choice,
     Flag,
@@ -16,7 +16,6 @@ from shoal.spec.readers import (
     Number,
     OneOf,
     Plain,
-    Quantity,
     Several,
     Text,
     Whole,
@@ -25,7 +24,6 @@ from shoal.spec.sections import Found, Record, Section, key, section
 from shoal.spec.shared_sections import FUNCTION, ImagePreparation, Input, ModelFile, Output
 from shoal.spec.workload import Limits, Workload, check_gpus
 
-SHARE = Quantity("a share such as 1%", units.share, units.SHARE_PATTERN, zero=True, most=1)
 RUNTIMES = ("auto", "as-given", "frozen", "onnxruntime", "openvino")
 LABELS_NAMED = 10
 """Of more labels than these a problem names only the nearest."""

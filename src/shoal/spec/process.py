@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from shoal.errors import nearest
-from shoal.spec.infer import SHARE
 from shoal.spec.nodes import Node, Problems
-from shoal.spec.readers import SIZE, Choice, Flag, MapOf, OneOf, Plain, Several, Text, Whole
+from shoal.spec.readers import SHARE, SIZE, Choice, Flag, MapOf, OneOf, Plain, Several, Text, Whole
 from shoal.spec.sections import INVALID, Found, Reader, Record, Section, join, key, section
 from shoal.spec.shared_sections import FUNCTION
 from shoal.spec.workload import Limits, Workload

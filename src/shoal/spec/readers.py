@@ -232,6 +232,7 @@ class MapOf(Reader):
 
 DURATION = Quantity("a duration above 0 such as 90s, 30m or 2h", units.seconds, units.DURATION_PATTERN)
 LATENCY = Quantity("a duration such as 20ms", units.seconds, units.DURATION_PATTERN, zero=True)
+SHARE = Quantity("a share such as 1%", units.share, units.SHARE_PATTERN, zero=True, most=1)
 SIZE = Quantity("a size above 0 such as 512MiB or 4GiB", units.size, units.SIZE_PATTERN)
 
 

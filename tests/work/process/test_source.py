@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from shoal.model import Item, Outcome
 from shoal.work.job import Recorded
 from shoal.work.process.item_params import FACTS, PARTIALS, SHARE, STEP, Facts, ranges_of
@@ -34,12 +36,15 @@ def test_a_large_file_is_cut_small_ones_share_an_item_and_the_merge_comes_last()
     maps = found.take(100, 2)
     assert [len(ranges_of(item.params)) for item in maps] == [1] * (len(maps) - 1) + [2]
     whole = sorted(each for item in maps[:-1] for each in ranges_of(item.params))
-    assert whole[0].start == 0 and whole[-1].stop == LARGE.stop
-    assert all(one.stop == other.start for one, other in zip(whole, whole[1:], strict=False))
-    assert found.take(100, 2) == [] and not found.finished()
+    assert whole[0].start == 0
+    assert whole[-1].stop == LARGE.stop
+    assert all(one.stop == other.start for one, other in itertools.pairwise(whole))
+    assert found.take(100, 2) == []
+    assert not found.finished()
     end(found, maps)
     [merge] = found.take(100, 2)
-    assert merge.params[STEP] == "reduce" and merge.params[SHARE] == [0, 1]
+    assert merge.params[STEP] == "reduce"
+    assert merge.params[SHARE] == [0, 1]
     assert [seq for seq, _ in merge.params[PARTIALS]] == [item.seq for item in maps]
     assert found.finished()
 
@@ -74,8 +79,9 @@ def test_a_resume_goes_on_where_a_file_was_left():
     then = source(LARGE, recorded=records, next_seq=3)
     rest = then.take(100, 1)
     taken = sorted(each for item in (*begun, *rest) for each in ranges_of(item.params))
-    assert taken[0].start == 0 and taken[-1].stop == LARGE.stop
-    assert all(one.stop == other.start for one, other in zip(taken, taken[1:], strict=False))
+    assert taken[0].start == 0
+    assert taken[-1].stop == LARGE.stop
+    assert all(one.stop == other.start for one, other in itertools.pairwise(taken))
     assert rest[0].seq == 3
     end(then, [begun[1], *rest])
     [merge] = then.take(100, 1)
@@ -89,7 +95,8 @@ def test_a_resume_after_all_was_read_only_merges():
     [merge] = then.take(10, 1)
     assert (merge.seq, merge.params[STEP]) == (2, "reduce")
     again = source(SMALL, recorded=[Recorded(item, outcome(item)), Recorded(merge, None)], next_seq=3)
-    assert again.take(10, 1) == [] and again.finished()
+    assert again.take(10, 1) == []
+    assert again.finished()
 
 
 def test_after_a_failure_nothing_is_merged():
@@ -97,7 +104,8 @@ def test_after_a_failure_nothing_is_merged():
     first, *others = found.take(100, 2)
     found.ended(first, Outcome("failed", {}, "x"))
     end(found, others)
-    assert found.take(100, 2) == [] and found.finished()
+    assert found.take(100, 2) == []
+    assert found.finished()
 
 
 def test_gigabytes_of_partials_are_merged_by_several_items():

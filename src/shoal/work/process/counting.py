@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from shoal.work.inputs.faults import one_line
+from shoal.work.inputs.places import one_line
 from shoal.work.process.jobs.base import (
     Job,
     checked,

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-from shoal.work.inputs.faults import one_line
+from shoal.work.inputs.places import one_line
 from shoal.work.process.line_source import Line, Lines
 from shoal.work.process.record import LARGEST_BYTES, ROW, BadRecord, Extent, Headers, Range
 from shoal.work.protocols import Unreadable
