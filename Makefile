@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 READY_TO_TEST := .venv/.ready-to-test
-BASE := not (ray or s3 or hdfs or hosts or torch or root or long)
+BASE := not (ray or s3 or hdfs or spark or hosts or torch or root or long)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .PHONY: setup demo test test-all soak bench bench-infer lint clean
@@ -53,7 +53,7 @@ bench: $(READY_TO_TEST)
 	    else echo "Left out: bench/ray.py. It needs: $(BIN)/pip install --editable '.[bench]'"; fi
 
 bench-infer: $(READY_TO_TEST)
-	$(PIP) --editable '.[test-all,bench-spark]'
+	$(PIP) --editable '.[test-all]'
 	$(BIN)/python bench/infer.py --point-seconds 2
 
 lint: $(READY_TO_TEST)

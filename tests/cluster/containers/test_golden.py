@@ -28,6 +28,7 @@ EXPORTS = {
     "swarm": ("swarm.yaml", "swarm", None),
     "swarm-job": ("sweep.yaml", "swarm", "swarm.yaml"),
     "image": ("sweep.yaml", "image", None),
+    "spark": ("words.yaml", "spark", None),
 }
 """Of each folder of expected files: the file, the target and the cluster file, all in `golden/given`."""
 

@@ -16,8 +16,8 @@ from shoal.model.item import digest
 from shoal.model.node import Packages
 from shoal.model.plan import Profile
 from shoal.shape.base import Policy
-from shoal.shape.pool import Guide
-from shoal.spec.process import Process
+from shoal.shape.pool import Guide, Source
+from shoal.spec.process import SPARK, Process
 from shoal.work.job import Conclusion, Learned, Past, PoolJob
 from shoal.work.process.input_files import input_digest, input_ranges
 from shoal.work.process.item_params import BYTES, is_map
@@ -36,6 +36,10 @@ def prepare(spec: Process, *, limit: int | None = None) -> ProcessJob:
     problems = [*check(spec), *read_requirements(spec.requirements, spec.folder)[1]]
     if problems:
         raise several(problems)
+    if spec.backend == SPARK:
+        from shoal.work.process.spark_job import SparkJob
+
+        return SparkJob(spec, limit)
     return ProcessJob(spec, limit)
 
 
@@ -71,7 +75,9 @@ class ProcessJob(PoolJob):
     def fingerprint(self) -> str:
         spec = self.spec
         job = (spec.job.name, spec.job.function, dict(spec.job.options))
-        return digest(repr((self.kind, job, spec.input.format, vars(spec.filter), self.need.cpu)))
+        return digest(
+            repr((self.kind, job, spec.input.format, vars(spec.filter), self.need.cpu, spec.backend))
+        )
 
     @cached_property
     def packages(self) -> Packages:
@@ -107,7 +113,7 @@ class ProcessJob(PoolJob):
         }
         self.factory = self.factory._replace(arguments=arguments)
 
-    def source(self, past: Past, nodes: Callable[[], Sequence[Node]]) -> tuple[ProcessSource, Guide | None]:
+    def source(self, past: Past, nodes: Callable[[], Sequence[Node]]) -> tuple[Source, Guide | None]:
         spec = self.spec
         self._source = ProcessSource(
             input_ranges(spec.input, spec.folder),
@@ -135,10 +141,10 @@ class ProcessJob(PoolJob):
     def conclude(
         self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float, turn: Turn
     ) -> Conclusion:
-        from shoal.work.process.summary import conclude
+        from shoal.work.process.summary import conclude, summed
 
         assert self._source is not None
-        return conclude(self.spec, self._place, self._source, items, seconds, turn)
+        return conclude(self.spec, self._place, summed(items, self._source), seconds, turn)
 
     def tidy(self, turn: Turn) -> None:
         turn.ensure()
