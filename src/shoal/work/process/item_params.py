@@ -15,8 +15,6 @@ from shoal.work.process.record import Extent, Range
 STEP = "step"
 """What is done: one of the two that follow. People see it."""
 MAP, REDUCE = "map", "reduce"
-SPARK_PARAMS = {STEP: "spark"}
-"""Of the one item of a run on Spark, which has both steps inside."""
 BYTES = "bytes"
 """How much of the stored files it reads. People see it, too."""
 RANGES = f"{HIDDEN}ranges"
@@ -43,17 +41,6 @@ class Facts(NamedTuple):
     """Of each of its ranges."""
     seconds: Mapping[str, float] = {}
     """By phase."""
-
-    def plus(self, other: Facts) -> Facts:
-        """Of both together, without extents."""
-        phases = dict.fromkeys((*self.seconds, *other.seconds))
-        return Facts(
-            self.records + other.records,
-            self.errors + other.errors,
-            self.bytes + other.bytes,
-            self.partial_bytes + other.partial_bytes,
-            seconds={name: self.seconds.get(name, 0.0) + other.seconds.get(name, 0.0) for name in phases},
-        )
 
     def plain(self) -> dict[str, Any]:
         """As JSON values."""

@@ -141,10 +141,10 @@ class ProcessJob(PoolJob):
     def conclude(
         self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float, turn: Turn
     ) -> Conclusion:
-        from shoal.work.process.summary import conclude, summed
+        from shoal.work.process.summary import conclude
 
         assert self._source is not None
-        return conclude(self.spec, self._place, summed(items, self._source), seconds, turn)
+        return conclude(self.spec, self._place, self._source, items, seconds, turn)
 
     def tidy(self, turn: Turn) -> None:
         turn.ensure()

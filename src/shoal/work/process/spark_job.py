@@ -10,14 +10,19 @@ from shoal.errors import SpecError
 from shoal.files import is_url
 from shoal.files.turns import Turn
 from shoal.model import Decision, Item, Node, Outcome, Plan
+from shoal.model.item import HIDDEN
 from shoal.model.plan import Profile
 from shoal.spec.process import Process
 from shoal.work.job import Conclusion, Learned, Past
-from shoal.work.process.item_params import SPARK_PARAMS, content_of
+from shoal.work.process.item_params import STEP, content_of
 from shoal.work.process.job import ProcessJob
-from shoal.work.process.summary import conclude, total_of
+from shoal.work.process.source import ProcessSource
+from shoal.work.process.summary import conclude
 
 RUNNER = "shoal.work.process.spark_run:SparkRunner"
+PARAMS = {STEP: "spark"}
+INSIDE, NOTES = f"{HIDDEN}inside", f"{HIDDEN}notes"
+"""In the metrics of the one item: all items that it had executed, and what the source noted of them."""
 
 
 class SparkJob(ProcessJob):
@@ -54,7 +59,16 @@ class SparkJob(ProcessJob):
     def conclude(
         self, items: Iterator[tuple[Item, Mapping[str, Any]]], seconds: float, turn: Turn
     ) -> Conclusion:
-        return conclude(self.spec, self._place, total_of(items), seconds, turn)
+        """As if the pool had had all of the items that Spark had."""
+        source = ProcessSource([], 0)
+        inside: list[tuple[Item, Mapping[str, Any]]] = []
+        for _, metrics in items:
+            source.notes += metrics[NOTES]
+            inside += [
+                (Item(seq, name, params, content=content), found)
+                for seq, name, params, content, found in metrics[INSIDE]
+            ]
+        return conclude(self.spec, self._place, source, iter(inside), seconds, turn)
 
     def plan(self, nodes: Sequence[Node], profile: Profile | None, learned: Learned | None = None) -> Plan:
         spark = self.spec.spark
@@ -85,7 +99,7 @@ class OneItem:
         self._seq = next_seq
 
     def take(self, most: int, workers: int) -> Sequence[Item]:
-        given = [] if self.finished() else [Item(1, "spark", SPARK_PARAMS, content=content_of(SPARK_PARAMS))]
+        given = [] if self.finished() else [Item(1, "spark", PARAMS, content=content_of(PARAMS))]
         self._seq += len(given)
         return given
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
+from shoal import spec as specs
 from shoal.cluster.spark_context import opened, reason
 from shoal.engine.workers.runner import Failed, Work, workload_folder
 from shoal.engine.workers.worker import enter
@@ -18,10 +19,12 @@ from shoal.errors import ClusterError
 from shoal.model import Item, ItemState, Outcome
 from shoal.spec.process import Process, ProcessLimits
 from shoal.work.process.input_files import input_ranges
+from shoal.work.process.item_params import FACTS, STEP, is_map
 from shoal.work.process.source import ProcessSource
-from shoal.work.process.steps import Steps, workload_of
-from shoal.work.process.summary import Total, metrics_of, summed
+from shoal.work.process.spark_job import INSIDE, NOTES
+from shoal.work.process.steps import Steps
 
+SUMMED = ("rows", "records", "errors")
 BEAT_S = 0.5
 """So often it is asked whether anybody still wants the item."""
 _ALL = 1 << 31
@@ -43,7 +46,10 @@ class SparkRunner:
 
     def __init__(self, limit: int | None, **arguments: Any) -> None:
         self._limit, self._arguments = limit, arguments
-        self._spec = workload_of(*(arguments[name] for name in ("text", "label", "sets")))
+        text, label, sets = (arguments[name] for name in ("text", "label", "sets"))
+        found = specs.loads(text, folder=workload_folder(), label=label, sets=sets, kind="process")
+        assert isinstance(found, Process)
+        self._spec = found
 
     def run(self, work: Work) -> Mapping[str, Any]:
         spec = self._spec
@@ -57,7 +63,7 @@ class SparkRunner:
             with opened(master(spec), settings(spec), spec.env) as context:
                 tasks = spec.spark.tasks or context.defaultParallelism
                 execute = partial(_execute, context, self._arguments, lambda: work.report({}, None))
-                return metrics_of(driven(source, execute, tasks, spec.limits))
+                return driven(source, execute, tasks, spec.limits)
         except ClusterError as error:
             raise Failed(f"{error} The item's log has all that Spark said.") from error
 
@@ -89,8 +95,11 @@ def settings(spec: Process) -> dict[str, str]:
     return {name: str(value) for name, value in found.items() if value is not None} | dict(spark.conf)
 
 
-def driven(source: ProcessSource, execute: Execute, tasks: int, limits: ProcessLimits) -> Total:
-    """Take all that the source has, and have it executed. Raises `Failed` where more failed than may."""
+def driven(source: ProcessSource, execute: Execute, tasks: int, limits: ProcessLimits) -> dict[str, Any]:
+    """Take all that the source has, and have it executed: metrics of the one item, with those of all inside.
+
+    Raises `Failed` where more failed than may.
+    """
     done: list[tuple[Item, Mapping[str, Any]]] = []
     errors: list[str] = []
     while items := source.take(_ALL, tasks):
@@ -112,8 +121,17 @@ def driven(source: ProcessSource, execute: Execute, tasks: int, limits: ProcessL
     if len(errors) > limits.failures:
         more = f" ({len(errors) - 1} more failed)" if len(errors) > 1 else ""
         raise Failed(f"{errors[0]}{more}")
-    total = summed(done, source)
-    return total._replace(notes=[*total.notes, *(f"a part of the input was left out, {e}" for e in errors)])
+    left_out = source.superseded()
+    counted = [(item, metrics) for item, metrics in done if item.seq not in left_out]
+    sums = {name: sum(metrics.get(name, 0) for _, metrics in counted) for name in SUMMED}
+    notes = [*source.notes, *(f"a part of the input was left out: {error}" for error in errors)]
+    return {**sums, INSIDE: [_plain(*each) for each in counted], NOTES: notes}
+
+
+def _plain(item: Item, metrics: Mapping[str, Any]) -> list[Any]:
+    """An item that is done, as `items_inside` reads it: without its ranges, and where they ended."""
+    facts = {FACTS: {**metrics[FACTS], "extents": []}} if is_map(item.params) else {}
+    return [item.seq, item.id, {STEP: item.params[STEP]}, item.content, {**metrics, **facts}]
 
 
 # Executors.
@@ -155,8 +173,8 @@ def _done(
 
 
 @cache
-def _steps(folder: str, text: str, label: str, sets: tuple[str, ...], data: str, run: str) -> Steps:
+def _steps(folder: str, sets: tuple[str, ...], **arguments: Any) -> Steps:
     """Once a process, which Spark uses for many tasks. `folder` is the workload's, where this machine has it."""
     if os.path.isdir(folder):
         enter(folder)
-    return Steps(text, label, list(sets), data, run)
+    return Steps(sets=list(sets), **arguments)

@@ -43,13 +43,6 @@ BEAT_RECORDS = 5000
 """So often it is asked whether anybody still wants the item."""
 
 
-def workload_of(text: str, label: str, sets: list[str]) -> Process:
-    """The workload whose file this text is."""
-    found = specs.loads(text, folder=workload_folder(), label=label, sets=sets, kind="process")
-    assert isinstance(found, Process)
-    return found
-
-
 def job_of(choice: JobChoice) -> Job:
     """Imports the code of the user's, where it is theirs."""
     if choice.function is not None:
@@ -68,7 +61,9 @@ class Steps:
     inputs and outputs are in."""
 
     def __init__(self, text: str, label: str, sets: list[str], data: str, run: str) -> None:
-        self._spec = found = workload_of(text, label, sets)
+        found = specs.loads(text, folder=workload_folder(), label=label, sets=sets, kind="process")
+        assert isinstance(found, Process)
+        self._spec = found
         self._job = job_of(found.job)
         self._filter = _filter(found.filter)
         self._place = ResultPlace(found.output, data, run)

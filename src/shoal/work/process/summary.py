@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from shoal import words
 from shoal.errors import NotFound
 from shoal.files.turns import Turn
 from shoal.model import Item
-from shoal.model.item import HIDDEN
 from shoal.spec.process import Process
 from shoal.units import format_number, format_seconds, format_share, format_size
 from shoal.work.job import Conclusion
@@ -18,8 +17,6 @@ from shoal.work.process.item_params import FACTS, Facts, is_map
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.source import ProcessSource
 
-WITH_ERRORS, NOTES = f"{HIDDEN}with_errors", f"{HIDDEN}notes"
-"""Of a total, in the metrics of an item."""
 REASONS_KEPT = 10
 REASONS_SHOWN = 3
 _LONGEST_REASON = 120
@@ -27,56 +24,35 @@ NODES = "machine"
 """What was learned is of any node."""
 
 
-class Total(NamedTuple):
-    """What the items of a run came to together."""
-
-    rows: int = 0
-    facts: Facts = Facts()
-    """Those of the map items that count, summed, without extents."""
-    with_errors: Sequence[tuple[int, str]] = ()
-    """Map items with bad records, as sequence number and content."""
-    notes: Sequence[str] = ()
-
-
-def summed(items: Iterable[tuple[Item, Mapping[str, Any]]], source: ProcessSource) -> Total:
-    """The total of items that are done, given with their metrics."""
-    rows, total = 0, Facts()
+def conclude(
+    spec: Process,
+    place: ResultPlace,
+    source: ProcessSource,
+    items: Iterator[tuple[Item, Mapping[str, Any]]],
+    seconds: float,
+    turn: Turn,
+) -> Conclusion:
+    """Sum the items up. Errors are gathered in one file beside the result."""
+    rows = 0
+    counted: list[tuple[Item, Facts]] = []
     left_out = source.superseded()
-    with_errors = []
     for item, metrics in items:
         if not is_map(item.params):
             rows += int(metrics["rows"])
         elif item.seq not in left_out:
-            facts = Facts.read(metrics[FACTS])
-            total = total.plus(facts)
-            with_errors += [(item.seq, item.content)] if facts.errors else []
-    return Total(rows, total, with_errors, source.notes)
-
-
-def metrics_of(total: Total) -> dict[str, Any]:
-    """A total as the metrics of one item, which is all of a run."""
-    counts = {"rows": total.rows, "records": total.facts.records, "errors": total.facts.errors}
-    rest = {WITH_ERRORS: list(map(list, total.with_errors)), NOTES: list(total.notes)}
-    return {**counts, FACTS: total.facts.plain(), **rest}
-
-
-def total_of(items: Iterable[tuple[Item, Mapping[str, Any]]]) -> Total:
-    """What `metrics_of` wrote; nothing where that item is not done."""
-    for _, metrics in items:
-        with_errors = [(seq, content) for seq, content in metrics[WITH_ERRORS]]
-        return Total(metrics["rows"], Facts.read(metrics[FACTS]), with_errors, metrics[NOTES])
-    return Total()
-
-
-def conclude(spec: Process, place: ResultPlace, total: Total, seconds: float, turn: Turn) -> Conclusion:
-    """Sum the run up. Errors are gathered in one file beside the result."""
-    reasons = _gather_errors(place, total.with_errors, turn)
-    facts = total.facts
-    share = facts.errors / max(1, facts.records + facts.errors)
-    document = summary(facts, total.rows, seconds, reasons)
-    notes = [*total.notes, *_verdict(spec, share, facts.records)]
-    busy_s = sum(facts.seconds.values())
-    learned = {NODES: {"bytes_per_second": facts.bytes / busy_s}} if busy_s and facts.bytes else {}
+            counted.append((item, Facts.read(metrics[FACTS])))
+    reasons = _gather_errors(
+        place, [(item.seq, item.content) for item, facts in counted if facts.errors], turn
+    )
+    facts = [each for _, each in counted]
+    records, errors = sum(each.records for each in facts), sum(each.errors for each in facts)
+    share = errors / max(1, records + errors)
+    document = summary(facts, rows, seconds, reasons)
+    notes = [*source.notes, *_verdict(spec, share, records)]
+    busy_s = sum(sum(each.seconds.values()) for each in facts)
+    learned = (
+        {NODES: {"bytes_per_second": document["bytes"] / busy_s}} if busy_s and document["bytes"] else {}
+    )
     return Conclusion(share > spec.limits.errors, tuple(notes), document, learned)
 
 
@@ -105,17 +81,22 @@ def _gather_errors(place: ResultPlace, parts: Sequence[tuple[int, str]], turn: T
     return Counter(table.column("reason").to_pylist())
 
 
-def summary(facts: Facts, rows: int, seconds: float, reasons: Counter[str]) -> dict[str, Any]:
+def summary(facts: Sequence[Facts], rows: int, seconds: float, reasons: Counter[str]) -> dict[str, Any]:
     """The document. Seconds by phase are summed over workers."""
+    phases: Counter[str] = Counter()
+    for each in facts:
+        phases.update(each.seconds)
+    size = sum(each.bytes for each in facts)
+    records = sum(each.records for each in facts)
     return {
         "rows": rows,
-        "records": facts.records,
-        "errors": facts.errors,
-        "bytes": facts.bytes,
+        "records": records,
+        "errors": sum(each.errors for each in facts),
+        "bytes": size,
         "seconds": seconds,
-        "bytes_per_second": facts.bytes / seconds if seconds > 0 else 0.0,
-        "records_per_second": facts.records / seconds if seconds > 0 else 0.0,
-        "phase_seconds": dict(facts.seconds),
+        "bytes_per_second": size / seconds if seconds > 0 else 0.0,
+        "records_per_second": records / seconds if seconds > 0 else 0.0,
+        "phase_seconds": dict(phases),
         "reasons": dict(reasons.most_common(REASONS_KEPT)),
     }
 
