@@ -185,3 +185,31 @@ def test_one_in_line_that_no_nodes_could_hold_holds_up_nobody() -> None:
     behind = shared.ask("b", *[Need()] * 4, together=True)
     granted, _ = shared.settle()
     assert granted == [behind]
+
+
+def test_what_is_kept_is_lent_until_the_first_in_line_could_start_and_not_beyond() -> None:
+    shared = Shared()
+    shared.ask("a", together=True, lasts_s=10.0)
+    shared.ask("a", together=True, lasts_s=60.0)
+    shared.ask("b", *[Need()] * 3, together=True)
+    shared.settle()
+    short, long = shared.ask("c", lasts_s=5.0), shared.ask("c", lasts_s=20.0)
+    granted, asked = shared.settle()
+    assert (granted, asked) == ([short], []), "one of the two is gone after 10 seconds, and then it starts"
+    [hold] = holds_of(shared, "c")
+    assert hold.place.lent
+    assert hold.leaving
+    shared.table.withdraw("c", long.id)
+    shared.now += 9.0
+    shared.ask("c", lasts_s=5.0)
+    assert shared.settle() == ([], [])
+
+
+def test_nothing_is_lent_while_somebody_in_the_way_may_go_at_any_moment() -> None:
+    shared = Shared()
+    shared.ask("a", together=True, lasts_s=60.0)
+    shared.ask("a", together=True)
+    shared.ask("b", *[Need()] * 3, together=True)
+    shared.ask("c", lasts_s=1.0)
+    shared.settle()
+    assert shared.holds() == {"a": 2}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from shoal.engine.base import Engine
 from shoal.files.turns import suspended_at
-from shoal.model import Granted, Item, Need, Place, Refused
+from shoal.model import Granted, Item, LeaseRecalled, Need, Place, Refused
 from shoal.planner import chunks
 from shoal.planner.durations import Durations
 from shoal.shape.flights import Flights
@@ -44,8 +44,12 @@ class Crew:
         self._ceiling = Ceiling(engine, lane.need, lane.policy.ceiling)
         self._pending: dict[int, str | None] = {}
         """Reservations that wait, and the host that each is for, where it has to be one."""
+        self._short_s: float | None = None
+        """What the shortest item was expected to take when places were asked for; None where nobody knew."""
+        self._lasts_s: float | None = None
+        """That, and the start of a worker."""
         self._held: list[Place] = []
-        """Places whose workers wait until the first worker of their node has done something."""
+        """Places that are lent, and those whose workers wait until the first of their node has done something."""
         self._bare_since: float | None = None
         self._capacity: int | None = None
 
@@ -159,10 +163,15 @@ class Crew:
         if self.limit() == 0:
             self._no_room(useful)
             return begun
+        if self._pending and not _alike(self.ready.shortest_s(), self._short_s):
+            self._abandon_pending()
         while len(self._pending) > max(0, wanted):
             self._engine.cancel_reservation(self._pending.popitem()[0])
         while len(self._pending) < wanted and (need := self._ceiling.next_need(self._hosts())) is not None:
-            reservation = self._engine.reserve([need], None)
+            if not self._pending:
+                self._short_s = short_s = self.ready.shortest_s()
+                self._lasts_s = None if short_s is None else self.roster.startup_s + short_s
+            reservation = self._engine.reserve([need], None, lasts_s=self._lasts_s)
             if not reservation.places:
                 self._pending[reservation.id] = need.node
                 continue
@@ -194,6 +203,9 @@ class Crew:
         if event.reservation not in self._pending:
             return None
         del self._pending[event.reservation]
+        if event.places[0].lent:
+            self._held += event.places  # Until items may be handed out.
+            return []
         return self._spawn(event.places)
 
     def refused(self, event: Refused) -> None:
@@ -202,11 +214,26 @@ class Crew:
     def _spawn(self, places: Sequence[Place]) -> list[int]:
         begun = []
         for place in places:
-            if self._is_first_still_starting(place.host):
+            if place.lent:
+                begun += self._borrow(place)
+            elif self._is_first_still_starting(place.host):
                 self._held.append(place)
             else:
                 begun.append(self.roster.spawn(place).number)
         return begun
+
+    def _borrow(self, place: Place) -> list[int]:
+        """Use a place that is lent for one item that is short enough; then the worker goes."""
+        item = self.ready.pop_within(self._short_s or 0.0)
+        if item is None:
+            self._short_s = self._lasts_s = None  # So that it is asked for anew.
+            self._engine.release(place)
+            return []
+        self._journal.ensure_ours()
+        member = self.roster.spawn(place)
+        self._engine.submit(member.number, self._launch([item], member))
+        self.roster.leave(member)
+        return [member.number]
 
     def _is_first_still_starting(self, host: str) -> bool:
         """Where starts are slow, many at once on one machine only delay the first, which could begin."""
@@ -217,6 +244,16 @@ class Crew:
             return False
         return self._engine.now() - min(member.spawned_at for member in here) < self._engine.stagger_s
 
+    def recalled(self, event: LeaseRecalled) -> None:
+        """Others are owed the place of a worker: it goes when it has finished its item."""
+        member = self.roster.members.get(event.worker)
+        if member is None:
+            return
+        self.roster.dismiss(member)
+        flight = member.current
+        if flight is not None and (expected := self._durations.expect(flight.item)) is not None:
+            self._engine.expect_release(member.place, max(0.0, expected - member.ran_s(event.at)))
+
     def let_idle_go(self, now: float) -> None:
         """Nothing more will come: who has had nothing to do for a while is not needed."""
         for member in at_hand(self.roster, self.guide).members:
@@ -225,9 +262,12 @@ class Crew:
             if now - member.idle_since > IDLE_S:
                 self.roster.dismiss(member)
 
-    def abandon_reservations(self) -> None:
+    def _abandon_pending(self) -> None:
         while self._pending:
             self._engine.cancel_reservation(self._pending.popitem()[0])
+
+    def abandon_reservations(self) -> None:
+        self._abandon_pending()
         while self._held:
             self._engine.release(self._held.pop())
 
@@ -235,6 +275,13 @@ class Crew:
         """To be called until no worker is left."""
         self.abandon_reservations()
         self.roster.let_all_go(self.lane.policy.grace_s)
+
+
+def _alike(seconds: float | None, other: float | None) -> bool:
+    """Whether one is no more than twice the other: expectations change with every end."""
+    if seconds is None or other is None:
+        return seconds is other
+    return seconds <= 2 * other and other <= 2 * seconds
 
 
 class Ceiling:

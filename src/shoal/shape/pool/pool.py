@@ -280,10 +280,7 @@ class Pool:
             crew.nodes_changed()
 
     def _on_recalled(self, event: LeaseRecalled) -> None:
-        roster = self._of(event.worker).roster
-        member = roster.members.get(event.worker)
-        if member is not None:
-            roster.dismiss(member)
+        self._of(event.worker).recalled(event)
 
     def _on_started(self, event: ItemStarted) -> None:
         flights = self._of(event.worker).flights
