@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from shoal.engine.base import Engine
 from shoal.files.turns import suspended_at
-from shoal.model import Granted, Item, LeaseRecalled, Need, Place, Refused
+from shoal.model import Granted, Item, LeaseRecalled, LostCause, Need, Place, Refused, WorkerLost
+from shoal.model.record import WORKER
 from shoal.planner import chunks
 from shoal.planner.durations import Durations
-from shoal.shape.flights import Flights
+from shoal.shape.flights import Flights, Landing
 from shoal.shape.journal import Journal
 from shoal.shape.pool.queue import STUCK_S, Hands, ReadyQueue, at_hand, pick
 from shoal.shape.pool.values import Lane
 from shoal.shape.recording import Recording
 from shoal.shape.roster import Member, Roster
+from shoal.words import sentence
 
 NODE_PATIENCE_S = 300.0
 """How long a run that lost all its nodes waits for one to come back."""
@@ -32,6 +34,7 @@ class Crew:
     ) -> None:
         self._engine = engine
         self._journal = journal
+        self._recording = recording
         self._durations = durations
         self.lane = lane
         self.guide = lane.guide
@@ -50,6 +53,8 @@ class Crew:
         """That, and the start of a worker."""
         self._held: list[Place] = []
         """Places that are lent, and those whose workers wait until the first of their node has done something."""
+        self._losses: deque[str] = deque()
+        """Why workers were lost that no other one was started for yet."""
         self._bare_since: float | None = None
         self._capacity: int | None = None
 
@@ -219,8 +224,25 @@ class Crew:
             elif self._is_first_still_starting(place.host):
                 self._held.append(place)
             else:
-                begun.append(self.roster.spawn(place).number)
+                begun.append(self._start(place).number)
         return begun
+
+    def _start(self, place: Place) -> Member:
+        member = self.roster.spawn(place)
+        if self._losses:
+            self._note(f"{WORKER}{member.number} on {place.host}", "restarted", self._losses.popleft())
+        return member
+
+    def lost(self, event: WorkerLost) -> Iterator[Landing]:
+        """A worker is gone: what it had."""
+        member = self.roster.members.get(event.worker)
+        if member is not None and not member.leaving and event.cause not in (LostCause.ENDED, LostCause.NODE):
+            self._losses.append(f"{WORKER}{event.worker} on {member.node} was lost: {sentence(event.why)}")
+        return self.flights.lost(event)
+
+    def _note(self, subject: str, what: str, why: str) -> None:
+        self._journal.noted(self._engine.now(), subject, what, why)
+        self._recording.dirty = True
 
     def _borrow(self, place: Place) -> list[int]:
         """Use a place that is lent for one item that is short enough; then the worker goes."""
@@ -230,7 +252,7 @@ class Crew:
             self._engine.release(place)
             return []
         self._journal.ensure_ours()
-        member = self.roster.spawn(place)
+        member = self._start(place)
         self._engine.submit(member.number, self._launch([item], member))
         self.roster.leave(member)
         return [member.number]

@@ -19,6 +19,7 @@ from shoal.model import (
     ItemStarted,
     ItemState,
     LeaseRecalled,
+    Need,
     NodeJoined,
     NodeLost,
     Refused,
@@ -26,7 +27,7 @@ from shoal.model import (
     WorkerLost,
     WorkerReady,
 )
-from shoal.model.record import WorkerUse
+from shoal.model.record import NODE, WorkerUse
 from shoal.planner.chunks import PLENTY
 from shoal.planner.durations import Durations
 from shoal.shape.base import LOOK_S, Ended, Progress, Watcher, drive
@@ -86,8 +87,8 @@ class Pool:
             Granted: self._on_granted,
             Refused: self._on_refused,
             LeaseRecalled: self._on_recalled,
-            NodeJoined: self._on_nodes,
-            NodeLost: self._on_nodes,
+            NodeJoined: self._on_joined,
+            NodeLost: self._on_node_lost,
         }
 
     # What its owner may ask.
@@ -275,7 +276,17 @@ class Pool:
         for crew in self._crews:
             crew.refused(event)
 
-    def _on_nodes(self, event: NodeJoined | NodeLost) -> None:
+    def _on_joined(self, event: NodeJoined) -> None:
+        node = event.node
+        room = Need(node.cpu, node.gpu, node.memory_bytes).words
+        self._nodes_changed(event.at, node.host, "joined", f"it came while the run was going, with {room}")
+
+    def _on_node_lost(self, event: NodeLost) -> None:
+        self._nodes_changed(event.at, event.host, "lost", event.why)
+
+    def _nodes_changed(self, at: float, host: str, what: str, why: str) -> None:
+        self._journal.noted(at, NODE + host, what, why)
+        self._recording.dirty = True
         for crew in self._crews:
             crew.nodes_changed()
 
@@ -316,7 +327,7 @@ class Pool:
             return
         if crew.guide is not None:
             crew.guide.lost(event.worker, event.cause)
-        for landing in crew.flights.lost(event):
+        for landing in crew.lost(event):
             self._land(crew, landing)
 
     def _land(self, crew: Crew, landing: Landing) -> None:
