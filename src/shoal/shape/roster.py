@@ -80,6 +80,7 @@ class Member:
     """One worker."""
 
     __slots__ = (
+        "blocked",
         "current",
         "flights",
         "idle_since",
@@ -105,6 +106,8 @@ class Member:
         self.current: Flight | None = None
         self.leaving = False
         self.recalled = False
+        self.blocked = False
+        """Whether it waits for something before it may be given items."""
         self.load: int | None = None
         """How many items it has, `MANY` at most, where it may take more; None while it may not. The roster keeps it."""
         self.idle_since = now
@@ -213,7 +216,7 @@ class Roster:
 
     def _sort(self, member: Member) -> None:
         """Keep it where `by_load` finds it."""
-        free = member.ready_at is not None and not member.leaving and not member.recalled
+        free = member.ready_at is not None and not (member.leaving or member.recalled or member.blocked)
         load = min(len(member.flights), MANY) if free else None
         if load == member.load:
             return
@@ -257,6 +260,13 @@ class Roster:
             member.recalled = True
             self._sort(member)
             self._engine.recall(member.number)
+
+    def block(self, member: Member, blocked: bool) -> None:
+        """Give it no more items, and take back what it has not started; or let it go on."""
+        member.blocked = blocked
+        if blocked:
+            self.recall(member)
+        self._sort(member)
 
     def returned(self, member: Member) -> None:
         """It gave back what it had not started."""

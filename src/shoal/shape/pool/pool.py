@@ -11,6 +11,7 @@ from typing import Any
 from shoal.engine.base import Engine
 from shoal.model import (
     Event,
+    FactsChanged,
     Granted,
     Item,
     ItemEnded,
@@ -67,9 +68,11 @@ class Pool:
         self._watcher = watcher
         commit_s = min(lane.policy.commit_s for lane in lanes)
         self._recording = Recording(journal, commit_s, self._recorded, watcher, now)
-        self._crews = [Crew(engine, journal, self._recording, lane, self._durations) for lane in lanes]
         self._crew_of: dict[int, Crew] = {}
         """By the number of a worker."""
+        self._crews = [
+            Crew(engine, journal, self._recording, lane, self._durations, self._crew_of) for lane in lanes
+        ]
         self._lane_of = lane_of
         self._supply = Supply(source, resumed, self._waits, self._take)
         self._meter = Meter(now)
@@ -84,6 +87,7 @@ class Pool:
             ItemsReturned: self._on_returned,
             WorkerLost: self._on_worker_lost,
             WorkerReady: self._on_ready,
+            FactsChanged: self._on_ready,
             Granted: self._on_granted,
             Refused: self._on_refused,
             LeaseRecalled: self._on_recalled,
@@ -102,7 +106,7 @@ class Pool:
             crew.ready.wake(self._engine.now())
         if self._over():
             self._begin_to_wind_up()
-            if not self._recording.dirty and not any(crew.roster.members for crew in self._crews):
+            if not self._recording.dirty and all(crew.all_gone for crew in self._crews):
                 self._tell_moment()
                 return False
         else:
@@ -227,11 +231,7 @@ class Pool:
         useful = len(crew.ready) + crew.coming + crew.roster.aloft
         if crew.guide is not None and useful and not exhausted:
             useful = max(useful, crew.limit())  # Some may be idle, whose cores the others use.
-        self._began(crew, crew.grow(useful))
-
-    def _began(self, crew: Crew, workers: Sequence[int]) -> None:
-        for worker in workers:
-            self._crew_of[worker] = crew
+        crew.grow(useful)
 
     def _others_wait(self, crew: Crew) -> bool:
         return any(other.is_waiting for other in self._crews if other is not crew)
@@ -260,17 +260,13 @@ class Pool:
         """Whose worker an event speaks of; any crew fences what is of nobody."""
         return self._crew_of.get(worker, self._crews[0])
 
-    def _on_ready(self, event: WorkerReady) -> None:
-        self._of(event.worker).roster.ready(event)
+    def _on_ready(self, event: WorkerReady | FactsChanged) -> None:
+        self._of(event.worker).heard(event)
 
     def _on_granted(self, event: Granted) -> None:
-        for crew in self._crews:
-            begun = crew.granted(event)
-            if begun is not None:
-                self._began(crew, begun)
-                return
-        for place in event.places:
-            self._engine.release(place)
+        if not any(crew.granted(event) for crew in self._crews):
+            for place in event.places:
+                self._engine.release(place)
 
     def _on_refused(self, event: Refused) -> None:
         for crew in self._crews:

@@ -114,7 +114,11 @@ def at_hand(roster: Roster, guide: Guide | None) -> Hands:
     if guide is None:
         return Hands(roster.available, roster.by_load())
     ready = [member for member in roster.members.values() if member.ready_at is not None]
-    active = [member for member in _guided(ready, guide) if not member.leaving and not member.recalled]
+    active = [
+        member
+        for member in _guided(ready, guide)
+        if not (member.leaving or member.recalled or member.blocked)
+    ]
     return Hands(len(active), sorted(active, key=lambda member: len(member.flights)))
 
 
