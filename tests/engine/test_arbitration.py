@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from shoal.engine import arbitration
-from shoal.engine.claims import Ask, Claim, Hold, Table
+from shoal.engine.claims import TURN_S, Ask, Claim, Hold, Table
 from shoal.model import Need, Node, Place
 
 FOUR = [Node("a", cpu=4, memory_bytes=1 << 34)]
@@ -213,3 +213,24 @@ def test_nothing_is_lent_while_somebody_in_the_way_may_go_at_any_moment() -> Non
     shared.ask("c", lasts_s=1.0)
     shared.settle()
     assert shared.holds() == {"a": 2}
+
+
+def test_a_run_without_a_worker_takes_its_turn_behind_those_that_came_within_a_while() -> None:
+    shared = Shared()
+    shared.ask("a", *[Need()] * 4, together=True)
+    shared.settle()
+    alone = shared.ask("b")
+    shared.now += TURN_S - 1
+    before = shared.ask("c", *[Need()] * 4, together=True)
+    shared.now += 2
+    behind = shared.ask("a", *[Need()] * 4, together=True)
+    order = []
+    while len(order) < 3:
+        for name, claim in shared.table.claims.items():
+            for place in list(claim.holds):
+                shared.table.drop(name, place)
+        granted, asked = shared.settle()
+        assert asked == []
+        order += granted
+        assert all(hold.place.lent for hold in holds_of(shared, "b"))
+    assert order == [before, alone, behind]

@@ -2,6 +2,7 @@
 
 Pools share by fairness, and give back their youngest workers. Reservations that stand together are served in line,
 first come first: what comes free is kept for the first of them, and pools make room for it, down to no worker at all.
+A pool that has had none for a while takes its turn in that line: it is lent one place, for one item.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def grants(
             continue  # Behind its like, it waits as well.
         first = first_in_line(table)
         found = find(table, me, ask, first, now)
-        lent = found is None and (found := loan(table, me, ask, first, now)) is not None
+        lent = not ask.together and _is_turn(first, me, ask)
+        if found is None:
+            lent = (found := loan(table, me, ask, first, now)) is not None
         if found is None:
             refused[me] = ask
             continue
@@ -54,9 +57,8 @@ def grants(
 
 def find(table: Table, me: str, ask: Ask, first: First | None, now: float) -> Found | None:
     """A host and devices for each need of the ask, if there is room and nobody else is owed it."""
-    if ask.together:
-        its_turn = first is not None and (first.driver, first.ask.id) == (me, ask.id)
-        return table.left.fit(ask.needs, packed=True) if its_turn else None
+    if ask.together or _is_turn(first, me, ask):
+        return table.left.fit(ask.needs, packed=True) if _is_turn(first, me, ask) else None
     claim = table.claims[me]
     found = table.left.fit(ask.needs, beside=None if first is None else first.beside)
     if found is not None and _is_fair(table, me, ask, found):
@@ -64,6 +66,10 @@ def find(table: Table, me: str, ask: Ask, first: First | None, now: float) -> Fo
     if not claim.holds and len(ask.needs) == 1 and now - ask.since >= table.patience_s:
         return _beyond(table, first).fit(ask.needs)
     return None
+
+
+def _is_turn(first: First | None, me: str, ask: Ask) -> bool:
+    return first is not None and (first.driver, first.ask.id) == (me, ask.id)
 
 
 def loan(table: Table, me: str, ask: Ask, first: First | None, now: float) -> Found | None:

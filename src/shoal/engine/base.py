@@ -51,7 +51,8 @@ class Engine(Protocol):
         With `together` the places are firm (none is ever recalled), on as few nodes as possible, and granted in line
         with those of all drivers, first come first served: what comes free is kept for the first in line, and other
         workers are recalled for it. `lasts_s` is how long the places will be held, where the caller can predict it:
-        what is kept is lent (`Place.lent`) to those that will have given it back before the first could start.
+        what is kept is lent (`Place.lent`) to those that will have given it back before the first could start, and to
+        one that has had nothing for a while, for as short as it can.
         """
 
     def cancel_reservation(self, reservation: int) -> None:

@@ -71,7 +71,7 @@ class Place(NamedTuple):
     """The GPUs that this worker may see: its own, or the one it has a share of. None are named where the system below
     chooses them when the worker starts (Ray)."""
     lent: bool = False
-    """Whether it is kept for others: to be given back after the time that was asked for, without a recall."""
+    """Whether others wait for it: to be given back after the time that was asked for, or one item, without a recall."""
 
 
 class Factory(NamedTuple):

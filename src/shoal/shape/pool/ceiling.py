@@ -30,17 +30,19 @@ class Ceiling:
         """How many reservations may wait for so many workers."""
         return max(0, wanted)
 
-    def next_need(self, hosts: Iterable[str | None]) -> Need | None:
+    def next_needs(
+        self, hosts: Iterable[str | None], pending: Iterable[str | None] = ()
+    ) -> list[Need] | None:
         """What to ask for, for one more worker; None where every node has as many as it may have.
 
-        `hosts` are those of all workers that there are, and of those that were asked for.
+        `hosts` are those of all workers that there are, and of those that were asked for; `pending` only these.
         """
         if self._most is None:
-            return self._need
+            return [self._need]
         taken = Counter(hosts)
         below = {host: most - taken[host] for host, most in self._allowed().items()}
         host = max(below, key=below.__getitem__, default=None)
-        return self._need._replace(node=host) if host is not None and below[host] > 0 else None
+        return [self._need._replace(node=host)] if host is not None and below[host] > 0 else None
 
     def _allowed(self) -> dict[str, int]:
         most, node = self._most or {}, self._need.node

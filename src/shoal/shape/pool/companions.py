@@ -71,11 +71,10 @@ class Companions:
         """How many reservations may wait for so many users: one on each node, as any will do that is granted."""
         return len(self._engine.nodes()) if wanted > 0 else 0
 
-    def next_needs(self, pending: Iterable[str | None]) -> list[Need] | None:
-        """What to ask for, for one more user: on the node where most are missing, with a companion where none has a
-        seat. One request at a time for each node; None where there is no other."""
-        taken = Counter(member.node for member in self._users.members.values())
-        asked = set(pending)
+    def next_needs(self, hosts: Iterable[str | None], pending: Iterable[str | None]) -> list[Need] | None:
+        """As that of `Ceiling`, for one more user: on the node where most are missing, with a companion where none has
+        a seat, and one request at a time on each."""
+        taken, asked = Counter(hosts), set(pending)
         left = {host: most - taken[host] for host, most in self._room().items() if host not in asked}
         host = max(left, key=left.__getitem__, default=None)
         if host is None or left[host] <= 0:
@@ -118,14 +117,16 @@ class Companions:
         self._by_user[user.number] = companion
         self._users.block(user, companion not in self._facts)
 
-    def left(self, user: int) -> None:
-        """A user is gone; a companion without one goes, too."""
+    def left(self, user: int) -> bool:
+        """A user is gone. Whether its companion goes, too, as it was the last."""
         companion = self._by_user.pop(user)
-        if companion in self._served:
-            self._served[companion].discard(user)
-            if not self._served[companion]:
-                self.roster.leave(self.roster.members[companion])
-                self._engine.end(companion)
+        served = self._served.get(companion, set())
+        served.discard(user)
+        if served or companion not in self._served:
+            return False
+        self.roster.leave(self.roster.members[companion])
+        self._engine.end(companion)
+        return True
 
     def sent(self, item: Item, user: int) -> Item:
         """The item as a user gets it: with what its companion says of itself."""

@@ -13,7 +13,6 @@ from shoal.model import (
     Item,
     LeaseRecalled,
     LostCause,
-    Need,
     Place,
     Refused,
     WorkerLost,
@@ -203,9 +202,11 @@ class Crew:
         if self._pending and not self._companions and not _alike(self.ready.shortest_s(), self._short_s):
             self._abandon_pending()
         room = self._companions or self._ceiling
-        while len(self._pending) > room.most_asks(wanted):
-            self._engine.cancel_reservation(self._pending.popitem()[0])
-        while len(self._pending) < room.most_asks(wanted) and (needs := self._next_needs()) is not None:
+        self._abandon_pending(room.most_asks(wanted))
+        while len(self._pending) < room.most_asks(wanted):
+            needs = room.next_needs(self._hosts(), self._pending.values())
+            if needs is None:
+                break
             if not self._pending:
                 self._short_s = short_s = None if self._companions else self.ready.shortest_s()
                 self._lasts_s = None if short_s is None else self.roster.startup_s + short_s
@@ -215,13 +216,6 @@ class Crew:
                 continue
             wanted -= 1
             self._spawn(reservation.places)
-
-    def _next_needs(self) -> list[Need] | None:
-        """What to ask for, for one more worker; None where no node may have more."""
-        if self._companions is not None:
-            return self._companions.next_needs(self._pending.values())
-        need = self._ceiling.next_need(self._hosts())
-        return None if need is None else [need]
 
     def _hosts(self) -> Iterator[str | None]:
         """Where workers are, or will be."""
@@ -249,7 +243,7 @@ class Crew:
         if event.reservation not in self._pending:
             return False
         del self._pending[event.reservation]
-        if event.places[0].lent:
+        if event.places[0].lent and self._companions is None:
             self._held += event.places  # Until items may be handed out.
         else:
             self._spawn(event.places)
@@ -281,7 +275,10 @@ class Crew:
         companion = companions.begin(places)
         if companion is not None:
             self._crews[companion.number] = self
-            companions.serve(companion.number, self._start(places[-1]))
+            user = self._start(places[-1])
+            companions.serve(companion.number, user)
+            if places[-1].lent:
+                self._owed.add(user.number)
 
     def _borrow(self, place: Place) -> None:
         """Use a place that is lent for one item that is short enough; then the worker goes."""
@@ -294,6 +291,7 @@ class Crew:
         member = self._start(place)
         self._engine.submit(member.number, self._launch([item], member))
         self.roster.leave(member)
+        self._abandon_pending()  # Having had its turn, it waits anew.
 
     def heard(self, event: WorkerReady | FactsChanged) -> None:
         """A worker is ready, or says other things of itself than before."""
@@ -313,8 +311,9 @@ class Crew:
             return iter(())
         member = self.roster.members.get(event.worker)
         if companions is not None and member is not None:
-            companions.left(event.worker)
             self._owed.discard(event.worker)
+            if companions.left(event.worker):
+                self._abandon_pending()  # What waits for a place beside that companion.
         if member is not None and not member.leaving and event.cause not in (LostCause.ENDED, LostCause.NODE):
             self._losses.append(_loss(event, member.node))
         return self.flights.lost(event)
@@ -366,8 +365,8 @@ class Crew:
             if now - member.idle_since > IDLE_S:
                 self.roster.dismiss(member)
 
-    def _abandon_pending(self) -> None:
-        while self._pending:
+    def _abandon_pending(self, most: int = 0) -> None:
+        while len(self._pending) > most:
             self._engine.cancel_reservation(self._pending.popitem()[0])
 
     def abandon_reservations(self) -> None:
