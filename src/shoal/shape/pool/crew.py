@@ -199,6 +199,8 @@ class Crew:
         if self.limit() == 0:
             self._no_room(useful)
             return
+        if wanted <= 0 and not self._pending:
+            return
         if self._pending and not self._companions and not _alike(self.ready.shortest_s(), self._short_s):
             self._abandon_pending()
         room = self._companions or self._ceiling
