@@ -28,6 +28,8 @@ class ReadyQueue:
         self._delayed: list[tuple[float, int, Item]] = []
         self._avoid: dict[int, tuple[int, float]] = {}
         """The worker that an item should not go to, and until when."""
+        self._shortest_s: float | None = None
+        """As of the last time it was looked for; None where that has to be done anew."""
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -69,6 +71,24 @@ class ReadyQueue:
         self._avoid.pop(item.seq, None)
         return item
 
+    def pop_within(self, seconds: float) -> Item | None:
+        """The longest of those that are expected to take no longer than this."""
+        entry = min((entry for entry in self._heap if -entry[0] <= seconds), default=None)
+        if entry is None:
+            self._shortest_s = None
+            return None
+        self._heap.remove(entry)
+        heapq.heapify(self._heap)
+        self._avoid.pop(entry[2].seq, None)
+        return entry[2]
+
+    def shortest_s(self) -> float | None:
+        """What the shortest item is expected to take, about; None while nobody knows. Cheap, but for the first time
+        after `reorder`."""
+        if self._shortest_s is None and self._heap:
+            self._shortest_s = -max(self._heap)[0]
+        return self._shortest_s or None
+
     def _avoids(self, item: Item, worker: int, now: float) -> bool:
         avoided, until = self._avoid.get(item.seq, (None, 0.0))
         return avoided == worker and now < until
@@ -76,6 +96,7 @@ class ReadyQueue:
     def reorder(self) -> None:
         self._heap = [(-(self._expect(item) or 0.0), item.seq, item) for _, _, item in self._heap]
         heapq.heapify(self._heap)
+        self._shortest_s = None
 
 
 class Hands(NamedTuple):
@@ -93,7 +114,11 @@ def at_hand(roster: Roster, guide: Guide | None) -> Hands:
     if guide is None:
         return Hands(roster.available, roster.by_load())
     ready = [member for member in roster.members.values() if member.ready_at is not None]
-    active = [member for member in _guided(ready, guide) if not member.leaving and not member.recalled]
+    active = [
+        member
+        for member in _guided(ready, guide)
+        if not (member.leaving or member.recalled or member.blocked)
+    ]
     return Hands(len(active), sorted(active, key=lambda member: len(member.flights)))
 
 
