@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.engine.sim import Behaviour, SimWorld
 from shoal.model import Need, Node
-from shoal.shape.pool.ceiling import Ceiling
+from shoal.shape.pool.lane_places import Ceiling
 
 ANYWHERE = Need()
 NODES = [Node("node0", 1, 1 << 30), Node("node1", 4, 1 << 30), Node("node2", 2, 1 << 30)]

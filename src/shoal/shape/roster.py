@@ -155,6 +155,15 @@ class Roster:
         self.staying += 1
         return member
 
+    def is_first_still_starting(self, host: str) -> bool:
+        """Where starts are slow, many at once on one machine only delay the first, which could begin."""
+        if not self._engine.stagger_s:
+            return False
+        here = [member for member in self.members.values() if member.node == host]
+        if not here or any(member.items for member in here):
+            return False
+        return self._engine.now() - min(member.spawned_at for member in here) < self._engine.stagger_s
+
     def ready(self, event: WorkerReady) -> None:
         member = self.members.get(event.worker)
         if member is not None and member.ready_at is None:

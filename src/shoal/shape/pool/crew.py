@@ -19,13 +19,21 @@ from shoal.model import (
     WorkerReady,
 )
 from shoal.model.record import WORKER
-from shoal.planner import chunks
 from shoal.planner.durations import Durations
-from shoal.shape.flights import Flights, Landing
+from shoal.shape.items_in_flight import Flights, Landing
 from shoal.shape.journal import Journal
-from shoal.shape.pool.ceiling import Ceiling
-from shoal.shape.pool.companions import Companions
-from shoal.shape.pool.queue import STUCK_S, Hands, ReadyQueue, at_hand, pick
+from shoal.shape.pool.lane_places import Ceiling, Companions
+from shoal.shape.pool.queue import (
+    PLENTY,
+    STUCK_S,
+    Hands,
+    ReadyQueue,
+    at_hand,
+    in_reserve,
+    items_ahead,
+    least_ahead,
+    pick,
+)
 from shoal.shape.pool.values import Lane
 from shoal.shape.recording import Recording
 from shoal.shape.roster import Member, Roster
@@ -93,10 +101,10 @@ class Crew:
     def hungry(self, workers: int, *, soon: bool = False) -> int:
         """How many more items so many workers could be given, now or `soon`, however many there are."""
         mean = self._durations.mean_s
-        each = chunks.ahead(mean, chunks.PLENTY, workers, self._engine.latency_s, self.ahead())
+        each = items_ahead(mean, PLENTY, workers, self._engine.latency_s, self.ahead())
         have = len(self.ready) + self.roster.aloft + self.ready.delayed
         if soon:
-            each += chunks.in_reserve(mean, self.lane.policy.commit_s) if self.guide is None else 0
+            each += in_reserve(mean, self.lane.policy.commit_s) if self.guide is None else 0
             have += self.coming
         return workers * each - have
 
@@ -106,7 +114,7 @@ class Crew:
 
     def workers_soon(self) -> int:
         """How many workers may soon want items: those that a guide lets work, or all for which there is room."""
-        return max(1, self.hands.total if self.guide is not None else min(self.limit(), chunks.PLENTY))
+        return max(1, self.hands.total if self.guide is not None else min(self.limit(), PLENTY))
 
     def feed(self, now: float) -> None:
         """Hand out what waits. Raises `TakenOver` where another driver has the run by now."""
@@ -117,9 +125,9 @@ class Crew:
             self._engine.latency_s,
             self.ahead(),
         )
-        enough = max(least, chunks.at_least(mean, latency_s))
+        enough = max(least, least_ahead(mean, latency_s))
         for member in hands.members:
-            want = chunks.ahead(mean, len(ready), hands.total, latency_s, least)
+            want = items_ahead(mean, len(ready), hands.total, latency_s, least)
             have = len(member.flights)
             if not ready or have > want // 2:
                 break  # The others have as much.
@@ -167,12 +175,6 @@ class Crew:
             self._capacity = (self._companions or self._ceiling).capacity()
         concurrent = self.lane.policy.concurrent
         return self._capacity if concurrent is None else min(self._capacity, concurrent)
-
-    def useful(self, items: int) -> int:
-        """How many workers so many items could use, were there room for all that the rules allow."""
-        concurrent, ceiling = self.lane.policy.concurrent, self.lane.policy.ceiling
-        allowed = items if ceiling is None else sum(ceiling.values())
-        return min(items, allowed) if concurrent is None else min(items, allowed, concurrent)
 
     def nodes_changed(self) -> None:
         """There may be other nodes than before."""
@@ -267,7 +269,7 @@ class Crew:
         for place in places:
             if place.lent:
                 self._borrow(place)
-            elif self._is_first_still_starting(place.host):
+            elif self.roster.is_first_still_starting(place.host):
                 self._held.append(place)
             else:
                 self._start(place)
@@ -330,15 +332,6 @@ class Crew:
         subject = f"{WORKER}{member.number} on {member.node}"
         self._journal.noted(self._engine.now(), subject, "restarted", why)
         self._recording.dirty = True
-
-    def _is_first_still_starting(self, host: str) -> bool:
-        """Where starts are slow, many at once on one machine only delay the first, which could begin."""
-        if not self._engine.stagger_s:
-            return False
-        here = [member for member in self.roster.members.values() if member.node == host]
-        if not here or any(member.items for member in here):
-            return False
-        return self._engine.now() - min(member.spawned_at for member in here) < self._engine.stagger_s
 
     def recalled(self, event: LeaseRecalled) -> None:
         """Others are owed the place of a worker: it goes when it has finished its item."""

@@ -29,14 +29,13 @@ from shoal.model import (
     WorkerReady,
 )
 from shoal.model.record import NODE, WorkerUse
-from shoal.planner.chunks import PLENTY
 from shoal.planner.durations import Durations
 from shoal.shape.base import LOOK_S, Ended, Progress, Watcher, drive
-from shoal.shape.flights import Again, Landing
+from shoal.shape.items_in_flight import Again, Landing
 from shoal.shape.journal import Journal
 from shoal.shape.pool.crew import Crew
 from shoal.shape.pool.progress import Meter, look
-from shoal.shape.pool.queue import Supply
+from shoal.shape.pool.queue import PLENTY, Supply
 from shoal.shape.pool.values import Lane, Source
 from shoal.shape.recording import Recording
 

@@ -1,7 +1,4 @@
-"""The companions of a lane's workers: one worker on each node that the others there use, and that has no items itself.
-
-The first worker on a node is asked for together with its companion, and nobody is given an item before that is ready.
-"""
+"""Which places a lane asks for: under a ceiling for each node, or together with companions of its workers."""
 
 from __future__ import annotations
 
@@ -17,8 +14,53 @@ from shoal.shape.pool.values import COMPANION, Companion
 from shoal.shape.roster import START_FAILURES, Member, Roster
 
 
+class Ceiling:
+    """`most` is how many workers each node may have, by host; None: as many as it has room for."""
+
+    def __init__(self, engine: Engine, need: Need, most: Mapping[str, int] | None) -> None:
+        self._engine = engine
+        self._need = need
+        self._most = most
+
+    def capacity(self) -> int:
+        """How many workers there may be on the nodes that are alive, were these empty."""
+        if self._most is None:
+            return self._engine.capacity(self._need)
+        return sum(
+            min(most, self._engine.capacity(self._need._replace(node=host)))
+            for host, most in self._allowed().items()
+        )
+
+    def most_asks(self, wanted: int) -> int:
+        """How many reservations may wait for so many workers."""
+        return max(0, wanted)
+
+    def next_needs(
+        self, hosts: Iterable[str | None], pending: Iterable[str | None] = ()
+    ) -> list[Need] | None:
+        """What to ask for, for one more worker; None where every node has as many as it may have.
+
+        `hosts` are those of all workers that there are, and of those that were asked for; `pending` only these.
+        """
+        if self._most is None:
+            return [self._need]
+        taken = Counter(hosts)
+        below = {host: most - taken[host] for host, most in self._allowed().items()}
+        host = max(below, key=below.__getitem__, default=None)
+        return [self._need._replace(node=host)] if host is not None and below[host] > 0 else None
+
+    def _allowed(self) -> dict[str, int]:
+        most, node = self._most or {}, self._need.node
+        hosts = [each.host for each in self._engine.nodes() if node in (None, each.host)]
+        return {host: most[host] for host in hosts if host in most}
+
+
 class Companions:
-    """Who is whose companion. `users` are the workers of the lane; `most` is how many of them each node may have."""
+    """The companions of a lane's workers: one worker on each node that the others there use, without items itself.
+
+    The first worker on a node is asked for together with its companion, and nobody is given an item before that is
+    ready. `users` are the workers of the lane; `most` is how many of them each node may have.
+    """
 
     def __init__(
         self, engine: Engine, companion: Companion, need: Need, users: Roster, most: Mapping[str, int] | None
