@@ -143,7 +143,7 @@ class _Way:
         from fastwarc import ArchiveIterator, WarcRecordType
 
         types = reduce(or_, (getattr(WarcRecordType, name) for name in wanted))
-        self.source = Source(file, begin, stop, framing, framing.end(min(wanted)))
+        self.source = _Source(file, begin, stop, framing, framing.end(min(wanted)))
         self._file, self._framing, self._reader = file, framing, framing.reader(self.source)
         self.where: Callable[[], int] | None = getattr(self._reader, "frame_start_position", None)
         """Where the record begins that was just given; None for a plain file, where the record says it."""
@@ -156,9 +156,6 @@ class _Way:
             quirks_mode=framing.is_lax,
             max_header_len=LONGEST_HEADERS,
         )
-
-    def is_near_the_end(self) -> bool:
-        return self.source.end is not None
 
     def breaks_off(self, offset: int) -> bool:
         end = self.source.end
@@ -186,8 +183,8 @@ class _Way:
         return is_another
 
 
-class Source:
-    """The bytes of a range for the library: up to the first record that begins at `stop` or later, and then `after`."""
+class _Source:
+    """See `Source`: up to the first record that begins at `stop` or later, and then `after`."""
 
     def __init__(self, file: BinaryIO, begin: int, stop: int, framing: Framing, after: bytes) -> None:
         file.seek(begin)

@@ -45,6 +45,14 @@ class HttpHeaders:
             return str(value, "latin-1").strip()
 
 
+class Source(Protocol):
+    """The bytes of a range, and what is put after them."""
+
+    @property
+    def end(self) -> int | None:
+        """Where the range ends, once the library has all bytes of it, and may have taken more for a part of it."""
+
+
 class Way(Protocol):
     """The library's way through a file, as far as a record has to know whether its body is its own."""
 
@@ -52,8 +60,9 @@ class Way(Protocol):
     def frame(self) -> Callable[[], int] | None:
         """Where the gzip member or frame begins that the library is in. None where it may have left it already."""
 
-    def is_near_the_end(self) -> bool:
-        """Whether the library has all bytes of the range, and may have taken more for a part of it. Cheap."""
+    @property
+    def source(self) -> Source:
+        """What the library reads."""
 
     def breaks_off(self, offset: int) -> bool:
         """Whether it did so for the record here, which was read to its end."""
@@ -68,10 +77,21 @@ class ArchiveRecord:
     What was found out of a record is kept with the `raw` that it was found in.
     """
 
-    __slots__ = ("_bad_in", "_body", "_body_in", "_frame", "_http", "_http_in", "_way", "offset", "raw")
+    __slots__ = (
+        "_bad_in",
+        "_body",
+        "_body_in",
+        "_frame",
+        "_http",
+        "_http_in",
+        "_source",
+        "_way",
+        "offset",
+        "raw",
+    )
 
     def __init__(self, way: Way) -> None:
-        self._way, self._frame = way, way.frame
+        self._way, self._source, self._frame = way, way.source, way.frame
         self.raw: Any = None
         self.offset = 0
         self._bad_in = self._body_in = self._http_in = self
@@ -133,7 +153,7 @@ class ArchiveRecord:
                 len(data) < promised
                 or not promised
                 or (self._frame is not None and self._frame() != self.offset)
-                or self._way.is_near_the_end()
+                or self._source.end is not None
             ):
                 self._check_length(len(data), promised)
             if http is not None:

@@ -61,14 +61,15 @@ class Lines:
         begin = first = 0 if self._start == 0 else self._next_member(self._start, self.stop)
         while begin is not None:
             members = _Members(self._file, begin, self.stop)
-            is_whole, owner = begin == 0, begin
+            is_whole = is_first = begin == 0
+            owner = begin
             for line, length in _split(members.pieces()):
                 self.extent = Extent(first, self._size if members.after is None else members.after)
                 if line is None:
                     self._too_long(owner, length)
                 elif is_whole and members.error is None:
-                    yield Line(owner, line)
-                is_whole, owner = True, members.begin
+                    yield Line(owner, line.removeprefix(BOM) if is_first else line)
+                is_whole, is_first, owner = True, False, members.begin
             end = members.after
             begin = None
             if members.error is not None:
