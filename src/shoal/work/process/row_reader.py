@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, BinaryIO
-from urllib.parse import unquote
 
 from shoal.work.inputs.faults import one_line
+from shoal.work.inputs.places import partitions
 from shoal.work.process.line_source import Line, Lines
 from shoal.work.process.record import LARGEST_BYTES, ROW, BadRecord, Extent, Headers, Range
 from shoal.work.protocols import Unreadable
@@ -230,9 +230,3 @@ def _start(group: Any) -> int:
         each.dictionary_page_offset if each.has_dictionary_page else each.data_page_offset for each in columns
     ]
     return min(offsets, default=0)
-
-
-def partitions(path: str) -> Mapping[str, str]:
-    """The columns that stand in the names of a file's folders, as Hive writes them: `year=2024/month=5/`."""
-    folders = [each.partition("=") for each in path.split("/")[:-1]]
-    return {unquote(name): unquote(value) for name, equals, value in folders if equals and name}
