@@ -62,7 +62,7 @@ class ArchiveReader:
                 if keep is None or self._accepts(keep, record):
                     yield record
         except BaseException as error:  # noqa: BLE001 - raised again, if it is not of the library
-            way.check(error)
+            way.reason(error)
         return self._after_damage(framing, offset, record)
 
     def _after_damage(self, framing: Framing, begin: int, record: ArchiveRecord) -> int | None:
@@ -94,7 +94,7 @@ class ArchiveReader:
                 if only_first:
                     break
         except BaseException as error:  # noqa: BLE001 - raised again, if it is not of the library
-            return last, way.check(error)
+            return last, way.reason(error)
         return last, "it is longer or shorter than it says, or breaks off"
 
     def _go_on(self, framing: Framing, low: int) -> int | None:
@@ -165,11 +165,10 @@ class _Way:
             return int(self._reader.inner_tell()) > end
         return self._framing.frame_end(self._file, offset, end) is None
 
-    def check(self, error: BaseException) -> str:
-        """What the library says is wrong with the archive. Raises every other error; a panic is no `Exception`."""
+    def reason(self, error: BaseException) -> str:
         if self.source.error is not None:
             raise self.source.error
-        if type(error).__name__ == "PanicException":
+        if type(error).__name__ == "PanicException":  # Which is no `Exception`.
             return "it cannot be decompressed"
         if not isinstance(error, (OSError, ValueError)):
             raise error

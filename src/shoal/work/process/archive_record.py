@@ -64,6 +64,9 @@ class Way(Protocol):
     def source(self) -> Source:
         """What the library reads."""
 
+    def reason(self, error: BaseException) -> str:
+        """What the library says is wrong with the archive. Raises every error that is not of the archive."""
+
     def breaks_off(self, offset: int) -> bool:
         """Whether it did so for the record here, which was read to its end."""
 
@@ -147,8 +150,8 @@ class ArchiveRecord:
                 raise self._bad(f"it has {promised:,} bytes; at most {LARGEST_BYTES:,} are read")
             try:
                 data: bytes = raw.reader.read()
-            except OSError as error:
-                raise self._bad(f"it cannot be decompressed: {error}") from None
+            except BaseException as error:  # noqa: BLE001 - raised again, if it is not of the library
+                raise self._bad(f"it cannot be read: {self._way.reason(error)}") from None
             if (
                 len(data) < promised
                 or not promised
@@ -177,8 +180,8 @@ class ArchiveRecord:
     def _parsed(self, raw: Any) -> HttpHeaders | None:
         try:
             raw.parse_http(quirks_mode=True, max_header_len=LONGEST_HEADERS)
-        except OSError as error:
-            raise self._bad(f"its HTTP headers cannot be read: {error}") from None
+        except BaseException as error:  # noqa: BLE001 - raised again, if it is not of the library
+            raise self._bad(f"its HTTP headers cannot be read: {self._way.reason(error)}") from None
         return HttpHeaders(raw.http_headers)
 
     def _check_length(self, length: int, promised: int) -> None:
