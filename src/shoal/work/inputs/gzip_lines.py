@@ -24,7 +24,7 @@ _KEPT_BYTES = 64
 _WRONG = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
-class LineSource(NamedTuple):
+class OpenedLines(NamedTuple):
     """A file of lines, unpacked."""
 
     file: BinaryIO
@@ -32,7 +32,7 @@ class LineSource(NamedTuple):
 
 
 @contextmanager
-def opened_lines(place: Place, key: str) -> Iterator[LineSource]:
+def opened_lines(place: Place, key: str) -> Iterator[OpenedLines]:
     """The file, open. Raises `SpecError` for a packing that is not read, and where reading finds it damaged."""
     with place.storage.open(key) as file:
         head = file.read(6)
@@ -43,11 +43,11 @@ def opened_lines(place: Place, key: str) -> Iterator[LineSource]:
             )
         file.seek(0)
         if not head.startswith(_GZIP):
-            yield LineSource(file, is_packed=False)
+            yield OpenedLines(file, is_packed=False)
             return
         with gzip.GzipFile(fileobj=file) as unpacked:
             try:
-                yield LineSource(cast(BinaryIO, unpacked), is_packed=True)
+                yield OpenedLines(cast(BinaryIO, unpacked), is_packed=True)
             except _WRONG as error:
                 raise SpecError(f"{place.path(key)} cannot be unpacked: {one_line(error)}.") from error
 

@@ -64,12 +64,27 @@ class Reader:
             return
         with file:
             parts = self._parts(file)
-            yield from parts
+            if (
+                self._keep is None or self._format in ARCHIVES
+            ):  # An archive's reader does it itself: it knows the types.
+                yield from parts
+            else:
+                yield from self._accepted(parts, self._keep)
             self.extent = parts.extent
 
     def tell(self, record: Record, reason: str) -> None:
         """Report a record as bad."""
         self._bad(BadRecord(self._path, record.offset, reason))
+
+    def _accepted(self, parts: Parts, keep: Filter) -> Iterator[Record]:
+        for record in parts:
+            try:
+                is_kept = keep.accepts(record)
+            except Unreadable as error:
+                self.tell(record, str(error))
+            else:
+                if is_kept:
+                    yield record
 
     def _parts(self, file: BinaryIO) -> Parts:
         range_ = self._range._replace(path=self._path)
@@ -77,7 +92,7 @@ class Reader:
             from shoal.work.process.archive_reader import ArchiveReader
 
             return ArchiveReader(file, range_, self._wanted, self._keep, self._bad)
-        from shoal.work.process.row_reader import CsvReader, LineReader, ParquetReader
+        from shoal.work.process.row_ranges import CsvReader, LineReader, ParquetReader
 
         if self._format == "parquet":
             return ParquetReader(file, range_, self._bad)

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from shoal.work.process.filters import Filter
 from shoal.work.process.ranges import checked, cut
 from shoal.work.process.reader import Reader
 from shoal.work.process.record import LARGEST_BYTES, BadRecord, Range
@@ -170,6 +171,14 @@ def test_a_file_that_was_changed_or_removed_since_it_was_listed_is_said(tmp_path
     assert read(range_) == ([], ["vanished since it was listed"])
     path.mkdir()
     assert read(range_._replace(mark="")) == ([], ["vanished since it was listed"])
+
+
+def test_rows_are_filtered_by_the_host_in_their_address() -> None:
+    data = b'{"url": "http://a.gr/x"}\n{"url": "http://a.com/"}\n{\n{}\n'
+    bad: list[BadRecord] = []
+    reader = Reader(Memory(data), Range("f", 0, len(data)), "jsonl", None, Filter(host=["*.gr"]), bad.append)
+    assert [record.url for record in reader] == ["http://a.gr/x"]
+    assert [each.offset for each in bad] == [data.index(b"{\n")]
 
 
 def test_json_of_a_row_is_parsed_once_and_text_is_its_column() -> None:
