@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from functools import reduce
 from operator import or_
 from typing import Any, BinaryIO
@@ -18,7 +18,7 @@ _ARC = b"filedesc:"
 
 
 class ArchiveReader:
-    """The records of one range, once. `extent` is right when all of them have been taken."""
+    """The records of one range, once. `extent` is right when all of them have been taken; then the file is closed."""
 
     def __init__(
         self,
@@ -35,35 +35,33 @@ class ArchiveReader:
         self.extent = Extent(None, self._stop)
 
     def __iter__(self) -> Iterator[ArchiveRecord]:
-        try:
-            framing, head = framing_of(self._file, self._range.start if self._range.is_exact else 0)
-        except Unreadable as error:
-            self._say(0, str(error))
-            return
-        begin = framing.next_start(self._file, self._range.start, self._stop)
-        self._check_head(framing, head, begin)
-        self.extent = Extent(begin, self._stop)
-        while begin is not None:
-            begin = yield from self._records(framing, begin)
-
-    def _records(self, framing: Framing, begin: int) -> Generator[ArchiveRecord, None, int | None]:
-        """Records from here on, to the end of the range or to where something is wrong: then, where to go on."""
-        way = _Way(self._file, begin, self._stop, framing, self._wanted)
-        where, source, keep = way.where, way.source, self._keep
-        record = ArchiveRecord(way)
-        offset = begin
-        try:
-            for raw in way.records:
-                offset = raw.stream_pos if where is None else where()
-                if offset == source.end and raw.record_id == END_ID:
-                    self.extent = self.extent._replace(end=offset)
-                    return None
-                record.raw, record.offset = raw, offset
-                if keep is None or self._accepts(keep, record):
-                    yield record
-        except BaseException as error:  # noqa: BLE001 - raised again, if it is not of the library
-            way.reason(error)
-        return self._after_damage(framing, offset, record)
+        """One loop, as every call costs: each turn of the outer one goes on behind something that is wrong."""
+        with self._file:
+            try:
+                framing, head = framing_of(self._file, self._range.start if self._range.is_exact else 0)
+            except Unreadable as error:
+                self._say(0, str(error))
+                return
+            begin = framing.next_start(self._file, self._range.start, self._stop)
+            self._check_head(framing, head, begin)
+            self.extent = Extent(begin, self._stop)
+            keep = self._keep
+            while begin is not None:
+                way = _Way(self._file, begin, self._stop, framing, self._wanted)
+                where, source, record = way.where, way.source, ArchiveRecord(way)
+                offset = begin
+                try:
+                    for raw in way.records:
+                        offset = raw.stream_pos if where is None else where()
+                        if offset == source.end and raw.record_id == END_ID:
+                            self.extent = self.extent._replace(end=offset)
+                            return
+                        record.raw, record.offset = raw, offset
+                        if keep is None or self._accepts(keep, record):
+                            yield record
+                except BaseException as error:  # noqa: BLE001 - raised again, if it is not of the library
+                    way.reason(error)
+                begin = self._after_damage(framing, offset, record)
 
     def _after_damage(self, framing: Framing, begin: int, record: ArchiveRecord) -> int | None:
         """Find out which record from `begin` on is not whole, and where the next one begins."""

@@ -109,9 +109,11 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 class LineReader:
-    """Lines of text or JSON of one range, once. `extent` is right when all of them have been taken."""
+    """Lines of text or JSON of one range, once. `extent` is right when all of them have been taken; then the file is
+    closed, as those of the other readers."""
 
     def __init__(self, file: BinaryIO, range_: Range, format_: str, bad: Callable[[BadRecord], None]) -> None:
+        self._file = file
         self._lines = Lines(file, range_, lambda offset, reason: bad(BadRecord(range_.path, offset, reason)))
         self._is_json, self._more = format_ == "jsonl", partitions(range_.path)
 
@@ -121,13 +123,14 @@ class LineReader:
 
     def __iter__(self) -> Iterator[Row]:
         stop, more = self._lines.stop, self._more
-        for line in self._lines:
-            if line.offset >= stop:
-                break
-            if not self._is_json:
-                yield TextLine(line, more)
-            elif line.data.strip(_SPACES):
-                yield JsonLine(line, more)
+        with self._file:
+            for line in self._lines:
+                if line.offset >= stop:
+                    break
+                if not self._is_json:
+                    yield TextLine(line, more)
+                elif line.data.strip(_SPACES):
+                    yield JsonLine(line, more)
 
 
 class CsvReader:
@@ -143,6 +146,10 @@ class CsvReader:
         self.extent = self._lines.extent
 
     def __iter__(self) -> Iterator[Row]:
+        with self._file:
+            yield from self._rows()
+
+    def _rows(self) -> Iterator[Row]:
         if self._is_packed and self._range.start > 0:
             return
         csv.field_size_limit(LARGEST_BYTES)
@@ -195,6 +202,10 @@ class ParquetReader:
         self.extent = Extent(None, range_.stop)
 
     def __iter__(self) -> Iterator[Row]:
+        with self._file:
+            yield from self._rows()
+
+    def _rows(self) -> Iterator[Row]:
         import pyarrow
         import pyarrow.parquet
 
