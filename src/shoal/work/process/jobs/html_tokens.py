@@ -1,0 +1,88 @@
+"""Tags in the source of a page, as the tokenizer of the WHATWG's HTML standard sees them; no tree is built.
+
+The parser of the standard tells its tokenizer after which start tags text follows that has no tags. So that no tree
+is needed, here that goes by the name of the start tag alone: after `title` and `textarea` (RCDATA), `style`, `xmp`,
+`iframe`, `noembed` and `noframes` (raw text), `script` (with its escaped states) and `plaintext`. Nothing is foreign
+(SVG, MathML): `<![CDATA[` is a comment there, too. `noscript` has tags, as where no scripts are run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.entities import html5
+from itertools import chain
+from typing import NamedTuple
+
+_SPACE = r" \t\n\f\r"
+_END = rf"[{_SPACE}/>]"
+_NAME = rf"[A-Za-z][^{_SPACE}/>]*+"
+_VALUE = rf"(?>\"[^\"]*\"|'[^']*'|[^{_SPACE}>\"'][^{_SPACE}>]*+|(?=>))"
+_ATTRIBUTE = rf"[^{_SPACE}/>][^{_SPACE}/>=]*+(?>[{_SPACE}]*+=[{_SPACE}]*+{_VALUE}|(?![{_SPACE}]*+=))"
+_REST = rf"(?>[{_SPACE}/]++|{_ATTRIBUTE})*+>"
+"""Of a tag after its name. No match where the page ends within the tag: then it is none."""
+_RAW = "title|textarea|style|xmp|iframe|noembed|noframes"
+_DOUBLY_ESCAPED = rf"<(?i:script){_END}(?>[^<-]++|-(?!->)|<(?!/(?i:script){_END}))*+(?:</(?i:script){_END})?+"
+_ESCAPED = rf"<!(?=--)(?>[^<-]++|-(?!->)|<(?!/?(?i:script){_END})|{_DOUBLY_ESCAPED})*+(?:-->)?+"
+_SCRIPT = rf"(?>[^<]++|<(?!/(?i:script){_END}|!--)|{_ESCAPED})*+"
+_TOKEN = re.compile(
+    rf"<(?>((?i:{_RAW})(?={_END})){_REST}(?>[^<]++|<(?!/(?i:\1){_END}))*+"
+    rf"|((?i:script)(?={_END})){_REST}{_SCRIPT}"
+    rf"|((?i:plaintext)(?={_END})){_REST}.*+"
+    rf"|({_NAME}){_REST}"
+    r"|!--(?>-?>|(?>[^-]++|-(?!-!?>))*+(?:--!?>)?+)"
+    rf"|/{_NAME}{_REST}"
+    r"|/?[A-Za-z].*+"
+    r"|(?>[!?]|/(?!>))[^>]*+)",
+    re.DOTALL,
+)
+_ATTRIBUTES = re.compile(
+    rf"([^{_SPACE}/>][^{_SPACE}/>=]*+)"
+    rf"(?>[{_SPACE}]*+=[{_SPACE}]*+(?>\"([^\"]*)\"|'([^']*)'|([^{_SPACE}>\"'][^{_SPACE}>]*+)|(?=>)))?+"
+)
+_REFERENCE = re.compile(r"&(?:#([xX][0-9A-Fa-f]+|[0-9]+);?|([A-Za-z][A-Za-z0-9]*)(;|(?!=)))")
+_LOWER = {**{code: code + 32 for code in range(65, 91)}, 0: 0xFFFD}
+
+
+class Tag(NamedTuple):
+    """A start tag: its name as it is written, and the source between that and the `>`."""
+
+    name: str
+    rest: str
+
+    def attribute(self, name: str) -> str | None:
+        """The value of the first attribute with this name, with its character references resolved."""
+        for found, *values in _ATTRIBUTES.findall(self.rest):
+            if found.translate(_LOWER) == name:
+                return _REFERENCE.sub(_resolved, "".join(values))
+        return None
+
+
+def start_tags(source: str) -> list[str]:
+    """The names of all start tags, as they are written."""
+    return [*filter(None, chain.from_iterable(_TOKEN.findall(source)))]
+
+
+def lower_case(name: str) -> str:
+    """The name of a tag or attribute as the standard has it: A to Z are lower-cased, and nothing else."""
+    return name.translate(_LOWER)
+
+
+def tags_with_rest(source: str) -> Iterator[Tag]:
+    """The start tags, for those who look at attributes."""
+    for match in _TOKEN.finditer(source):
+        group = match.lastindex
+        if group is not None:
+            rest = _REST_OF_TAG.match(source, match.end(group))
+            yield Tag(match[group], rest[0][:-1] if rest is not None else "")
+
+
+_REST_OF_TAG = re.compile(_REST)
+
+
+def _resolved(match: re.Match[str]) -> str:
+    number, name, end = match.groups()
+    if number is not None:
+        code = int(number[1:], 16) if number[0] in "xX" else int(number)
+        return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"
+    return html5.get(name + end, match[0])
