@@ -6,6 +6,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from shoal.work.process.jobs.base import TABLES, Job
@@ -26,8 +27,8 @@ class Words(Job):
     | the | 5120 |
     | and | 2817 |
 
-    The words of ASCII are found and counted by Arrow. A match never spans an ASCII character that is in no word, so the
-    rest can be counted in pieces between those first, and only distinct pieces are looked at with the pattern.
+    Arrow counts the pieces of the text between ASCII characters that are in no word, which no match spans. Only
+    distinct pieces with other characters of that kind (quotation marks, ideographic spaces) are taken apart here.
     """
 
     key = ("word",)
@@ -51,11 +52,13 @@ class Words(Job):
 
         pieces = compute.ascii_split_whitespace(_one_text(b" ".join(found))).flatten()
         words, counts = compute.value_counts(pieces).flatten()
-        is_ascii = compute.string_is_ascii(words)
+        is_odd = compute.match_substring_regex(words, _no_word_character())
         table = pyarrow.table([words, counts], ["word", "count"])
-        others = table.filter(compute.invert(is_ascii))
-        table = table.filter(compute.and_(is_ascii, compute.not_equal(words, "")))
-        return pyarrow.concat_tables([table, _found_in(others)]) if others.num_rows else table
+        odd = table.filter(is_odd)
+        table = table.filter(
+            compute.and_not(compute.cast(compute.binary_length(words), pyarrow.bool_()), is_odd)
+        )
+        return pyarrow.concat_tables([table, _found_in(odd)]) if odd.num_rows else table
 
 
 def _text_of(record: Record) -> str:
@@ -71,6 +74,17 @@ def _one_text(data: bytes) -> Any:
 
     offsets = pyarrow.py_buffer(array("i", (0, len(data))))
     return pyarrow.Array.from_buffers(pyarrow.string(), 1, [None, offsets, pyarrow.py_buffer(data)])
+
+
+@cache
+def _no_word_character() -> str:
+    r"""A pattern for Arrow of all that `\w` is not, by what Python knows of Unicode.
+
+    Characters beyond the third plane match as well: there are hardly any, and Python looks at them again.
+    """
+    others = "".join(map(chr, (*range(0x80, 0xD800), *range(0xE000, 0x40000))))
+    ranges = (rf"\x{{{ord(found[0][0]):x}}}-\x{{{ord(found[0][-1]):x}}}" for found in _WORD.finditer(others))
+    return f"[^0-9A-Za-z_{''.join(ranges)}]"
 
 
 def _found_in(table: Any) -> Any:
