@@ -153,6 +153,8 @@ def test_a_page_nested_too_deep_for_its_text_costs_that_page(tmp_path: Path) -> 
     counting = Counting(built_in("text", {}), Scratch(str(tmp_path)))
     with pytest.raises(Unreadable, match="nested 100,000 deep"):
         counting.add(page("<div>" * 100_000 + "x" + "</div>" * 100_000))
+    with pytest.raises(Unreadable, match="nested 100,000 deep"):
+        counting.add(page("<div><!--</div>--></b>" * 100_000))
     counting.add(page("<title> A\nb </title><p>" + "<p>x<br>" * 3000))
     assert [row["title"] for table in counting.tables() for row in table.to_pylist()] == ["A b"]
 

@@ -20,7 +20,7 @@ from shoal.work.process.record import Record
 from shoal.work.process.scratch import Scratch
 from shoal.work.protocols import Unreadable
 
-MEMORY_BYTES = 96 * 1024 * 1024
+MEMORY_BYTES = 64 * 1024 * 1024
 _BATCH = 4 * 1024 * 1024
 """How much `map` may give before it is gathered: bytes, or elements of lists times `_ELEMENT_BYTES`."""
 _BATCH_RECORDS = 2000
@@ -51,7 +51,9 @@ class Counting:
                 found = checked(job, found)
         except Unreadable:
             raise
-        except Exception as error:  # Whatever a job does with a record, it costs that record.
+        except BaseException as error:  # Whatever a job does with a record, it costs that record.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise  # A panic of a library in Rust is no `Exception`.
             raise Unreadable(f"the job failed at it: {type(error).__name__}: {one_line(error)}") from error
         if found:
             self._found.append(found)

@@ -19,7 +19,7 @@ from shoal.work.process.jobs.base import (
 from shoal.work.process.partials import schema_of, table_of
 from shoal.work.process.scratch import Scratch
 
-MEMORY_BYTES = 192 * 1024 * 1024
+MEMORY_BYTES = 96 * 1024 * 1024
 _SOURCES = 64
 """How many sources are merged at once; of more, some are merged to a run first."""
 _ROWS = 16 * 1024

@@ -16,6 +16,7 @@ from shoal.work.process.jobs.base import TYPES, Job, partial_columns, partial_ke
 METADATA = b"shoal"
 """Under this key, a partial says in JSON what it is."""
 _GROUP_ROWS = 64 * 1024
+_GROUP_BYTES = 16 * 1024 * 1024
 _BATCH_ROWS = 16 * 1024
 _BATCH_BYTES = 4 * 1024 * 1024
 
@@ -72,10 +73,26 @@ def write(file: BinaryIO, job: Job, tables: Iterable[Any], document: Mapping[str
         write_statistics=keys[:1],
         column_encoding=dict.fromkeys(keys, "DELTA_BYTE_ARRAY"),
     ) as writer:
-        for table in tables:
+        for table in grouped(tables):
             writer.write_table(table.replace_schema_metadata(schema.metadata), row_group_size=_GROUP_ROWS)
             rows += table.num_rows
     return rows
+
+
+def grouped(tables: Iterable[Any]) -> Iterator[Any]:
+    """The same rows in fewer tables, each with enough for a group of rows in a file."""
+    import pyarrow
+
+    held: list[Any] = []
+    rows = size = 0
+    for table in tables:
+        held.append(table)
+        rows, size = rows + table.num_rows, size + table.nbytes
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            yield pyarrow.concat_tables(held)
+            held, rows, size = [], 0, 0
+    if rows:
+        yield pyarrow.concat_tables(held)
 
 
 class Partial:

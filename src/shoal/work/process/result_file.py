@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, BinaryIO, NamedTuple
 
 from shoal.work.process.jobs.base import Job, columns
-from shoal.work.process.partials import schema_of
+from shoal.work.process.partials import grouped, schema_of
 
 FORMATS = ("parquet", "csv")
 _GROUP_ROWS = 128 * 1024
@@ -24,7 +24,7 @@ def write_result(file: BinaryIO, file_format: str, job: Job, tables: Iterable[An
     schema = schema_of(columns(job))
     rows, first = 0, list[dict[str, Any]]()
     with _csv(file, schema) if file_format == "csv" else _parquet(file, schema) as writer:
-        for table in tables:
+        for table in grouped(tables):
             if len(first) < top:
                 first += table.slice(0, top - len(first)).to_pylist()
             rows += table.num_rows

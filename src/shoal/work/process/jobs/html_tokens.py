@@ -9,7 +9,8 @@ is needed, here that goes by the name of the start tag alone: after `title` and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import lru_cache
 from html.entities import html5
 from itertools import chain
 from typing import NamedTuple
@@ -25,17 +26,27 @@ _RAW = "title|textarea|style|xmp|iframe|noembed|noframes"
 _DOUBLY_ESCAPED = rf"<(?i:script){_END}(?>[^<-]++|-(?!->)|<(?!/(?i:script){_END}))*+(?:</(?i:script){_END})?+"
 _ESCAPED = rf"<!(?=--)(?>[^<-]++|-(?!->)|<(?!/?(?i:script){_END})|{_DOUBLY_ESCAPED})*+(?:-->)?+"
 _SCRIPT = rf"(?>[^<]++|<(?!/(?i:script){_END}|!--)|{_ESCAPED})*+"
-_TOKEN = re.compile(
-    rf"<(?>((?i:{_RAW})(?={_END})){_REST}(?>[^<]++|<(?!/(?i:\1){_END}))*+"
-    rf"|((?i:script)(?={_END})){_REST}{_SCRIPT}"
-    rf"|((?i:plaintext)(?={_END})){_REST}.*+"
-    rf"|({_NAME}){_REST}"
-    r"|!--(?>-?>|(?>[^-]++|-(?!-!?>))*+(?:--!?>)?+)"
-    rf"|/{_NAME}{_REST}"
-    r"|/?[A-Za-z].*+"
-    r"|(?>[!?]|/(?!>))[^>]*+)",
-    re.DOTALL,
-)
+
+
+def _tokens(end_name: str) -> re.Pattern[str]:
+    """Whatever begins with `<` and is not text; a group has the name of a start tag."""
+    return re.compile(
+        rf"<(?>((?i:{_RAW})(?={_END})){_REST}(?>[^<]++|<(?!/(?i:\1){_END}))*+"
+        rf"|((?i:script)(?={_END})){_REST}{_SCRIPT}"
+        rf"|((?i:plaintext)(?={_END})){_REST}.*+"
+        rf"|({_NAME}){_REST}"
+        r"|!--(?>-?>|(?>[^-]++|-(?!-!?>))*+(?:--!?>)?+)"
+        rf"|/{end_name}{_REST}"
+        r"|/?[A-Za-z].*+"
+        r"|(?>[!?]|/(?!>))[^>]*+)",
+        re.DOTALL,
+    )
+
+
+_STARTS = _tokens(_NAME)
+_STARTS_AND_ENDS = _tokens(f"({_NAME})")
+_END_GROUP = 5
+_REST_OF_TAG = re.compile(_REST)
 _ATTRIBUTES = re.compile(
     rf"([^{_SPACE}/>][^{_SPACE}/>=]*+)"
     rf"(?>[{_SPACE}]*+=[{_SPACE}]*+(?>\"([^\"]*)\"|'([^']*)'|([^{_SPACE}>\"'][^{_SPACE}>]*+)|(?=>)))?+"
@@ -45,7 +56,7 @@ _LOWER = {**{code: code + 32 for code in range(65, 91)}, 0: 0xFFFD}
 
 
 class Tag(NamedTuple):
-    """A start tag: its name as it is written, and the source between that and the `>`."""
+    """A start tag: its name, and the source between that and the `>`."""
 
     name: str
     rest: str
@@ -53,31 +64,37 @@ class Tag(NamedTuple):
     def attribute(self, name: str) -> str | None:
         """The value of the first attribute with this name, with its character references resolved."""
         for found, *values in _ATTRIBUTES.findall(self.rest):
-            if found.translate(_LOWER) == name:
+            if lower_case(found) == name:
                 return _REFERENCE.sub(_resolved, "".join(values))
         return None
 
 
 def start_tags(source: str) -> list[str]:
     """The names of all start tags, as they are written."""
-    return [*filter(None, chain.from_iterable(_TOKEN.findall(source)))]
+    return [*filter(None, chain.from_iterable(_STARTS.findall(source)))]
 
 
+@lru_cache(4096)
 def lower_case(name: str) -> str:
     """The name of a tag or attribute as the standard has it: A to Z are lower-cased, and nothing else."""
     return name.translate(_LOWER)
 
 
-def tags_with_rest(source: str) -> Iterator[Tag]:
-    """The start tags, for those who look at attributes."""
-    for match in _TOKEN.finditer(source):
+def tags_named(source: str, names: Collection[str]) -> Iterator[Tag]:
+    """The start tags with these names, for those who look at attributes."""
+    for match in _STARTS.finditer(source):
+        group = match.lastindex
+        if group is not None and (name := lower_case(match[group])) in names:
+            rest = _REST_OF_TAG.match(source, match.end(group))
+            yield Tag(name, rest[0][:-1] if rest is not None else "")
+
+
+def tags(source: str) -> Iterator[tuple[str, bool]]:
+    """The names of all tags, and whether it is an end tag."""
+    for match in _STARTS_AND_ENDS.finditer(source):
         group = match.lastindex
         if group is not None:
-            rest = _REST_OF_TAG.match(source, match.end(group))
-            yield Tag(match[group], rest[0][:-1] if rest is not None else "")
-
-
-_REST_OF_TAG = re.compile(_REST)
+            yield lower_case(match[group]), group == _END_GROUP
 
 
 def _resolved(match: re.Match[str]) -> str:

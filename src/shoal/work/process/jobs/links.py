@@ -9,11 +9,11 @@ from typing import Any
 
 from shoal.work.process.filters import host_of
 from shoal.work.process.jobs.base import KeyCount
-from shoal.work.process.jobs.html_tokens import lower_case, tags_with_rest
+from shoal.work.process.jobs.html_tokens import tags_named
 from shoal.work.process.jobs.tags import HTML
 from shoal.work.process.record import Record
 
-_HYPERLINKS = frozenset(("a", "area"))
+_LINKING = frozenset(("a", "area", "base"))
 _HYPERLINK_PATHS = frozenset(("A@/href", "AREA@/href"))
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _SPACE = " \t\n\f\r"
@@ -49,11 +49,10 @@ class Links(KeyCount):
 def _written(record: Record) -> tuple[str | None, list[str]]:
     """The base and the links of a page, from its source."""
     base, links = None, []
-    for tag in tags_with_rest(record.text()) if record.media_type in HTML else ():
-        name = lower_case(tag.name)
-        if name in _HYPERLINKS:
+    for tag in tags_named(record.text(), _LINKING) if record.media_type in HTML else ():
+        if tag.name != "base":
             links.append(tag.attribute("href"))
-        elif name == "base" and base is None:
+        elif base is None:
             base = tag.attribute("href")
     return base, [link for link in links if link is not None]
 

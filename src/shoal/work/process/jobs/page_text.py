@@ -2,54 +2,25 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from shoal.work.process.jobs.base import Job
+from shoal.work.process.jobs.html_tokens import tags
 from shoal.work.process.jobs.tags import HTML
 from shoal.work.process.record import Record
 from shoal.work.protocols import Unreadable
 
 DEEPEST = 2000
 """How deep elements may be nested: the time of the parser grows with the square of it."""
-_TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]*)")
-_NEVER_DEEP = frozenset(
-    (
-        *(
-            "area",
-            "base",
-            "br",
-            "col",
-            "embed",
-            "hr",
-            "img",
-            "input",
-            "link",
-            "meta",
-            "param",
-            "source",
-            "wbr",
-        ),
-        *(
-            "p",
-            "li",
-            "dt",
-            "dd",
-            "option",
-            "optgroup",
-            "tr",
-            "td",
-            "th",
-            "thead",
-            "tbody",
-            "tfoot",
-            "rp",
-            "rt",
-        ),
-    )
+_EMPTY = frozenset(
+    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "wbr")
 )
-"""Elements that have no end, or that end where the next of their kind begins."""
+_ENDED_BY_THE_NEXT = frozenset(
+    ("p", "li", "dt", "dd", "option", "optgroup", "tr", "td", "th", "thead", "tbody", "tfoot", "rp", "rt")
+)
+_FOREIGN = frozenset(("svg", "math"))
 
 
 class PageText(Job):
@@ -74,7 +45,7 @@ class PageText(Job):
         from resiliparse.parse.html import HTMLTree
 
         source = record.text()
-        if source.count("<") > DEEPEST and (depth := _depth(source)) > DEEPEST:
+        if source.count("<") - source.count("</") > DEEPEST and (depth := _depth(source)) > DEEPEST:
             raise Unreadable(f"its elements are nested {depth:,} deep; at most {DEEPEST:,} are read")
         tree = HTMLTree.parse(source)
         text = extract_plain_text(tree, main_content=True)
@@ -82,11 +53,20 @@ class PageText(Job):
 
 
 def _depth(source: str) -> int:
-    """How deep elements may be nested in it, at most."""
+    """How deep elements may be nested in it, about: an end tag ends the last element of its name only."""
+    shallow = _EMPTY | _ENDED_BY_THE_NEXT
+    opened: Counter[str] = Counter()
     deepest = depth = 0
-    for end, name in _TAG.findall(source):
-        if name.lower() in _NEVER_DEEP:
+    for name, is_end in tags(source):
+        if name in _FOREIGN:
+            shallow = _EMPTY  # There, nothing is ended by the next.
+        if name in shallow:
             continue
-        depth = max(depth - 1, 0) if end else depth + 1
-        deepest = max(deepest, depth)
+        if not is_end:
+            opened[name] += 1
+            depth += 1
+            deepest = max(deepest, depth)
+        elif opened[name]:
+            opened[name] -= 1
+            depth -= 1
     return deepest
