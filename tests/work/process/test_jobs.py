@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from shoal.errors import NotFound, SpecError
 from shoal.work.process.counting import Counting
@@ -80,13 +82,12 @@ def test_text_is_the_main_content_of_pages_in_their_order(tmp_path: Path) -> Non
     assert bad == []
 
 
-def test_words_are_those_of_the_pattern_whatever_the_script(tmp_path: Path) -> None:
-    texts = [
-        "The cat’s ΟΔΟΣ_1 «the» naïve—cat\x1fİ İ",
-        "the\u3000日本語。日本 x\ufffdy ΣΑΣ 'Σ",
-        "\x00 \x1c-",
-        "The end",
-    ]
+TEXT = st.text() | st.text("aZ_9é’«ΣİK\u3000日。\ufffd\U000e0100\U0001d7ce\x00\x1f \n-")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(TEXT, min_size=1, max_size=4))
+def test_words_are_those_of_the_pattern_whatever_the_script(texts: list[str], tmp_path: Path) -> None:
     expected = Counter(word for each in texts for word in re.findall(r"\w+", each.lower()))
     records = [*map(text, texts[:-1]), line(texts[-1])]
     assert rows(built_in("words", {}), records, tmp_path) == sorted(
@@ -184,6 +185,17 @@ class Longest:
         return one[0] + other[0], max(one[1], other[1])
 
 
+class Lengths:
+    """Texts and their characters by first letter: two sums."""
+
+    key = ("letter",)
+    values = {"texts": "int", "characters": "float"}  # noqa: RUF012 - as a user writes it
+
+    def map(self, record: Record) -> Iterator[tuple[str, Any]]:
+        content = str(record.row["text"])
+        yield content[0], (1, float(len(content)))
+
+
 def letters(record: Record) -> Iterator[Any]:
     for letter in record.row["text"]:
         yield letter, 1
@@ -192,6 +204,7 @@ def letters(record: Record) -> Iterator[Any]:
 def test_a_class_of_ones_own_needs_no_base_and_a_function_no_class(tmp_path: Path) -> None:
     lines = [line("ab"), line("abc"), line("b")]
     assert rows(adopted(Longest, {}), lines, tmp_path) == [("a", 2, 3), ("b", 1, 1)]
+    assert rows(adopted(Lengths, {}), lines, tmp_path) == [("a", 2, 5.0), ("b", 1, 1.0)]
     assert rows(adopted(letters, {}), lines, tmp_path) == [("b", 3), ("a", 2), ("c", 1)]
 
 

@@ -19,7 +19,7 @@ from shoal.work.process import counting, merging, partials
 from shoal.work.process.counting import Counting
 from shoal.work.process.jobs import built_in
 from shoal.work.process.jobs.base import Job, KeyCount, adopted
-from shoal.work.process.merging import merged, ranked, reduced
+from shoal.work.process.merging import merged, merged_ranks, ranked, reduced
 from shoal.work.process.partials import Partial, schema_of, spans, table_of
 from shoal.work.process.record import Record
 from shoal.work.process.result_file import write_result
@@ -69,8 +69,12 @@ def partial(job: Job, lines: Sequence[Any], folder: Path, memory_bytes: int = SM
     count = Counting(job, Scratch(str(folder)), memory_bytes)
     for each in lines:
         count.add(line(each))
+    return written(job, count.tables())
+
+
+def written(job: Job, tables: Iterator[Any], *, is_ranked: bool = False) -> Partial:
     file = io.BytesIO()
-    partials.write(file, job, count.tables(), {"item": 1})
+    partials.write(file, job, tables, {"item": 1}, is_ranked=is_ranked)
     return Partial(file, "a partial")
 
 
@@ -113,9 +117,14 @@ def test_partials_cut_anyhow_give_what_one_count_gives(
     want = expected(job, [words for lines in items for words in lines])
     assert tuples(reduced(job, [each.tables() for each in found], scratch, memory_bytes)) == want
     cuts = spans(found, parts)
-    by_span = [reduced(job, [each.tables(cut) for each in found], scratch, memory_bytes) for cut in cuts]
+    by_span = [
+        written(
+            job, reduced(job, [each.tables(cut) for each in found], scratch, memory_bytes), is_ranked=True
+        )
+        for cut in cuts
+    ]
     assert len(cuts) <= parts
-    assert sorted(row for each in by_span for row in tuples(each)) == sorted(want)
+    assert tuples(merged_ranks(job, [each.tables() for each in by_span])) == want
     assert os.listdir(tmp_path) == []
 
 

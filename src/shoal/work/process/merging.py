@@ -130,7 +130,7 @@ def folded(job: Job, values: dict[Any, Any], pairs: Iterable[Pair]) -> dict[Any,
 
 
 def _folded_table(job: Job, table: Any) -> Any:
-    values = folded(job, {}, _pairs(job, iter([table])))
+    values = folded(job, {}, pairs_of(job, iter([table])))
     if len(values) == table.num_rows:
         return table
     width = len(partial_key(job))
@@ -140,7 +140,7 @@ def _folded_table(job: Job, table: Any) -> Any:
     return table_of(partial_columns(job), [*keys, *others])
 
 
-def _pairs(job: Job, tables: Iterator[Any]) -> Iterator[Pair]:
+def pairs_of(job: Job, tables: Iterator[Any]) -> Iterator[Pair]:
     """The rows as a job has them: a key or a value is a tuple where there are several columns of it."""
     width = len(partial_key(job))
     for table in tables:
@@ -155,7 +155,7 @@ def finished(job: Job, tables: Iterator[Any]) -> Iterator[Any]:
     if not finishes(job):
         yield from tables
         return
-    rows = job.finish(_pairs(job, tables))
+    rows = job.finish(pairs_of(job, tables))
     while some := [*islice(rows, _ROWS)]:
         yield table_of(columns(job), [*zip(*some, strict=True)])
 
@@ -174,7 +174,7 @@ def ranked(job: Job, tables: Iterable[Any], scratch: Scratch, memory_bytes: int)
             held, size = [], 0
     last = _ranked(_concat(held), value) if held else None
     if runs:
-        yield from _ranked_runs([*runs, iter([] if last is None else [last])], value)
+        yield from merged_ranks(job, [*runs, iter([] if last is None else [last])])
     elif last is not None:
         yield last
 
@@ -183,8 +183,12 @@ def _ranked(table: Any, value: str) -> Any:
     return table.take(_sort_indices(table, [(value, "descending")]))
 
 
-def _ranked_runs(sources: Sequence[Iterator[Any]], value: str) -> Iterator[Any]:
-    """One ranked sequence of several. Of equal values, those of an earlier source come first."""
+def merged_ranks(job: Job, sources: Sequence[Iterator[Any]]) -> Iterator[Any]:
+    """One ranked sequence of several, as those of spans of keys, in the order of these.
+
+    Of equal values, those of an earlier source come first.
+    """
+    value = next(iter(job.values))
     runs = [_Ranking(source, value) for source in sources]
     while live := [run for run in runs if run.fill()]:
         bound = max(run.last() for run in live)

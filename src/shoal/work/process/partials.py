@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from shoal.engine.workers.runner import Failed
 from shoal.store.result_files import column
-from shoal.work.process.jobs.base import TYPES, Job, partial_columns, partial_key
+from shoal.work.process.jobs.base import TYPES, Job, columns, partial_columns, partial_key
 
 METADATA = b"shoal"
 """Under this key, a partial says in JSON what it is."""
@@ -31,21 +31,21 @@ class Span(NamedTuple):
 EVERYTHING = Span()
 
 
-def schema_of(columns: Mapping[str, str]) -> Any:
-    """The Arrow schema of columns with these types."""
+def schema_of(names: Mapping[str, str]) -> Any:
+    """The Arrow schema of columns with these names and types."""
     import pyarrow
 
-    return pyarrow.schema([(name, pyarrow.type_for_alias(TYPES[kind])) for name, kind in columns.items()])
+    return pyarrow.schema([(name, pyarrow.type_for_alias(TYPES[kind])) for name, kind in names.items()])
 
 
-def table_of(columns: Mapping[str, str], values: Sequence[Collection[Any]]) -> Any:
+def table_of(names: Mapping[str, str], values: Sequence[Collection[Any]]) -> Any:
     """An Arrow table of these columns. What UTF-8 cannot write (half of a surrogate pair) becomes a question mark."""
     import pyarrow
 
-    schema = schema_of(columns)
+    schema = schema_of(names)
     arrays = [
         column(_writable(each) if kind == "text" else list(each), field.type)
-        for each, kind, field in zip(values, columns.values(), schema, strict=True)
+        for each, kind, field in zip(values, names.values(), schema, strict=True)
     ]
     return pyarrow.Table.from_arrays(arrays, schema=schema)
 
@@ -59,12 +59,18 @@ def _writable(values: Collection[str | None]) -> list[str | None]:
     return texts
 
 
-def write(file: BinaryIO, job: Job, tables: Iterable[Any], document: Mapping[str, Any]) -> int:
-    """Write a partial from tables that are sorted by key: how many rows it has."""
+def write(
+    file: BinaryIO, job: Job, tables: Iterable[Any], document: Mapping[str, Any], *, is_ranked: bool = False
+) -> int:
+    """Write a partial from tables that are sorted by key: how many rows it has.
+
+    With `is_ranked` it is what a reduce item made of a span of keys: rows of the result, sorted as that is.
+    """
     from pyarrow import parquet
 
-    schema = schema_of(partial_columns(job)).with_metadata({METADATA: json.dumps(document).encode()})
-    keys, rows = list(partial_key(job)), 0
+    names = columns(job) if is_ranked else partial_columns(job)
+    schema = schema_of(names).with_metadata({METADATA: json.dumps(document).encode()})
+    keys, rows = [] if is_ranked else list(partial_key(job)), 0
     with parquet.ParquetWriter(
         file,
         schema,

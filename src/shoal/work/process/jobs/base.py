@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from numbers import Integral, Real
+from operator import add
 from typing import Any, ClassVar
 
 from shoal.work.process.record import Record
@@ -52,7 +53,7 @@ class Job:
 
     def combine(self, one: Any, other: Any) -> Any:
         """Two values of a key as one. Associative and commutative: in which order is not known."""
-        return one + other
+        return tuple(map(add, one, other)) if isinstance(one, tuple) else one + other
 
     def finish(self, pairs: Iterator[Pair]) -> Iterator[tuple[Any, ...]]:
         """Rows of the result from pairs, which come sorted by key, each key once. They have to be sorted, too."""
