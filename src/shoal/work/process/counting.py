@@ -12,9 +12,8 @@ from shoal.work.process.jobs.base import (
     is_rows,
     is_sum,
     partial_columns,
-    partial_key,
 )
-from shoal.work.process.merging import combined, folded, merged, summed
+from shoal.work.process.merging import combined, folded, mapping_table, merged, summed
 from shoal.work.process.partials import schema_of, table_of
 from shoal.work.process.record import Record
 from shoal.work.process.scratch import Scratch
@@ -78,7 +77,7 @@ class Counting:
         if self._found:
             found, self._found, self._weight = self._found, [], 0
             self._held.add(self._job.gather(found))
-            if self._held.size_bytes > self._memory_bytes // 3:
+            if self._held.size_bytes > self._memory_bytes // 2:
                 self._runs.append(self._scratch.keep(self._schema, [self._held.taken()]))
 
 
@@ -104,7 +103,10 @@ class _Sums:
         self.size_bytes = 0
 
     def add(self, gathered: Any) -> None:
-        table = gathered if hasattr(gathered, "num_rows") else _table(self._job, gathered)
+        table = gathered
+        if not hasattr(gathered, "num_rows"):
+            is_mapping = isinstance(gathered, Mapping)
+            table = mapping_table(self._job, gathered if is_mapping else folded(self._job, {}, gathered))
         self._tables.append(table)
         self._rows += table.num_rows
         self.size_bytes += table.nbytes
@@ -123,7 +125,7 @@ class _Sums:
     def _all(self) -> Any:
         import pyarrow
 
-        return pyarrow.concat_tables(self._tables) if self._tables else _table(self._job, {})
+        return pyarrow.concat_tables(self._tables) if self._tables else mapping_table(self._job, {})
 
 
 class _Folds:
@@ -143,7 +145,7 @@ class _Folds:
 
     def taken(self) -> Any:
         values, self._values = self._values, {}
-        return combined(self._job, _table(self._job, values))
+        return combined(self._job, mapping_table(self._job, values))
 
 
 class _Rows:
@@ -162,15 +164,3 @@ class _Rows:
     def taken(self) -> Any:
         rows, self._rows, self.size_bytes = self._rows, [], 0
         return table_of(self._columns, [*zip(*rows, strict=True)] or [()] * len(self._columns))
-
-
-def _table(job: Job, gathered: Any) -> Any:
-    """Pairs or a mapping as a table."""
-    mapping = gathered if isinstance(gathered, Mapping) else folded(job, {}, gathered)
-    names = partial_columns(job)
-    width = len(partial_key(job))
-    if not mapping:
-        return table_of(names, [()] * len(names))
-    keys = [mapping.keys()] if width == 1 else [*zip(*mapping.keys(), strict=True)]
-    values = [mapping.values()] if len(names) - width == 1 else [*zip(*mapping.values(), strict=True)]
-    return table_of(names, [*keys, *values])
