@@ -109,9 +109,12 @@ class _Run:
 
 def combined(job: Job, table: Any) -> Any:
     """The rows sorted by key, each key once."""
-    table = summed(job, table) if is_sum(job) else _folded_table(job, table)
-    order = [(name, "ascending") for name in partial_key(job)]
-    return table.take(_sort_indices(table, order))
+    return by_key(job, summed(job, table) if is_sum(job) else _folded_table(job, table))
+
+
+def by_key(job: Job, table: Any) -> Any:
+    """The rows sorted by key."""
+    return table.take(_sort_indices(table, [(name, "ascending") for name in partial_key(job)]))
 
 
 def summed(job: Job, table: Any) -> Any:
