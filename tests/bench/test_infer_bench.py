@@ -181,3 +181,21 @@ def test_shoal_is_measured_against_the_hand_written_loop_and_a_grid(tmp_path):
     assert [figure["key"] for figure in document["figures"]] == ["a", "a", "a", "d", "f", "d"]
     assert document["broken"] == []
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        ({"label": 3, "probs": [0.25, 1.0]}, 0.0),
+        ({"label": 3, "probs": [0.5, 1.0]}, 0.25),
+        ({"label": 4, "probs": [0.25, 1.0]}, float("inf")),
+        ({"label": 3, "probs": [0.25]}, float("inf")),
+        ({"label": 3, "probs": [0.25, float("nan")]}, float("inf")),
+        ({"probs": [0.25, 1.0], "label": 3}, float("inf")),
+    ],
+    ids=["equal", "close", "another label", "fewer", "no number", "another order"],
+)
+def test_results_of_two_checkouts_are_apart_by_their_fractions_and_equal_in_all_else(other, expected):
+    from equal import apart
+
+    assert apart([{"label": 3, "probs": [0.25, 1.0]}], [other]) == expected

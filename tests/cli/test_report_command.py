@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 
-def test_a_page_can_be_printed_for_who_asks_from_afar(look, finished):
-    code, out, _ = look("report", finished.run, "--print")
+def test_an_agent_is_told_in_json_where_the_page_is(look, finished):
+    code, out, _ = look("report", finished.run, "--json")
     path = finished.folder / ".shoal" / "runs" / finished.run / "report.html"
-    assert (code, out) == (0, path.read_text(encoding="utf-8"))
+    assert (code, json.loads(out)) == (0, {"report": str(path)})
+    assert path.is_file()
 
 
 def test_writing_it_again_leaves_one_file(look, finished):

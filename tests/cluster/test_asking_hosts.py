@@ -21,10 +21,10 @@ from shoal.errors import ClusterError
 class OneAway(ThisMachine):
     """Every host is this machine, but one, which is switched off."""
 
-    def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
+    def ask(self, host: str, request: Mapping[str, Any]) -> Any:
         if host == "gone":
             raise ClusterError("gone does not answer.", hint="Is it on?")
-        return super().ask(host, request, payload)
+        return super().ask(host, request)
 
 
 class Lab(HostedProvider):
@@ -77,8 +77,8 @@ def test_a_start_that_failed_is_lost_and_says_why(tmp_path: Path) -> None:
     class NoLook(OneAway):
         """By the time it is looked for it answers again, and there is nothing."""
 
-        def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
-            return None if request["do"] == "look" else super().ask(host, request, payload)
+        def ask(self, host: str, request: Mapping[str, Any]) -> Any:
+            return None if request["do"] == "look" else super().ask(host, request)
 
     provider = Lab(spec.load(file, kind="cluster"), str(file), NoLook())
     with pytest.raises(ClusterError, match="did not come up: gone does not answer"):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from clusters.desk import Desk, check_all_done_once, ended_on, left_on, until
+from clusters.desk import TRIAL, Desk, check_all_done_once, ended_on, left_on, until
 from testbed import Testbed
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
@@ -18,6 +18,13 @@ WRONG = "f" * 64
 HOSTS = ["node0", "node1", "node2"]
 NODES = [{"host": host, "cpu": 2} for host in HOSTS]
 LAB = "lab.yaml"
+STAGE = 200
+HELD = f"""
+    while not os.path.exists(f"/srv/work/stage{{n // {STAGE}}}"):
+        time.sleep(0.05)
+"""
+STAGED = TRIAL.replace("time.sleep(ms / 1000)\n", f"time.sleep(ms / 1000){HELD}")
+"""So many trials at a time do not end before their stage is opened on their host: the run cannot be over too early."""
 
 
 @pytest.fixture(scope="module")
@@ -83,19 +90,27 @@ def test_a_detached_run_goes_on_when_the_desk_is_switched_off(desk: Desk) -> Non
     assert not desk.bed["node0"].run(["find", desk.bed["node0"].home, "-name", f"{run}*"]).stdout
 
 
+def open_stage(bed: Testbed, number: int, hosts: list[str]) -> None:
+    """Let the trials of this stage end on these hosts."""
+    for host in hosts:
+        bed[host].run(["touch", f"{bed[host].work}/stage{number}"])
+
+
 def test_a_host_that_was_cut_off_and_one_that_is_killed_double_and_lose_nothing(desk: Desk) -> None:
     bed, count = desk.bed, 500
     for host in HOSTS:
         bed[host].run(["rm", "-f", f"{bed[host].work}/ended"])
-    process = desk.start("run", desk.trials("mixed", count, 200), "--cluster", LAB, "--json")
-    until(lambda: desk.done("mixed") > 20, "a run that is under way")
+    open_stage(bed, 0, HOSTS)
+    file = desk.sweep("mixed", STAGED, {"n": list(range(count)), "ms": [200]})
+    process = desk.start("run", file, "--cluster", LAB, "--json")
+    until(lambda: all(ended_on(bed, host) for host in HOSTS), "a run that is under way everywhere")
     bed["node1"].cut()
     time.sleep(5)  # This is what happens to it, not a wait for something.
     bed["node1"].mend()
-    before = desk.done("mixed")
-    until(lambda: desk.done("mixed") > before + 20, "a run that goes on")
+    open_stage(bed, 1, HOSTS)
+    until(lambda: desk.done("mixed") > STAGE + 20, "a run that goes on")
     bed["node2"].kill()
-    assert process.poll() is None, "the run was over too early to say anything"
+    open_stage(bed, 2, ["node0", "node1"])
     desk.end(process)
     rows = desk.rows(desk.run_of("mixed"))
     check_all_done_once(rows, count)
@@ -110,7 +125,8 @@ def test_a_host_that_was_cut_off_and_one_that_is_killed_double_and_lose_nothing(
 def test_down_leaves_nothing_on_any_host_and_may_be_repeated(desk: Desk) -> None:
     desk.bed.reset()
     for host in HOSTS:
-        desk.bed[host].run(["rm", "-f", f"{desk.bed[host].work}/ended"])
+        stages = [f"{desk.bed[host].work}/stage{number}" for number in range(3)]
+        desk.bed[host].run(["rm", "-f", f"{desk.bed[host].work}/ended", *stages])
     desk.shoal("cluster", "down", LAB)
     profiles = f"{desk.bed['node0'].home}/.local/share/shoal/lab-"  # Of detached runs: what the next ones learn from.
     assert [line for line in left_on(desk.bed, "node0") if not line.startswith(profiles)] == []

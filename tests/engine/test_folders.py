@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,31 @@ def test_an_empty_folder_serves_the_next_item_and_is_gone_at_the_end(tmp_path: P
         folder.park()
     folder.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_an_item_made_and_removed_leaves_its_folder_empty(tmp_path: Path) -> None:
+    folder = ItemFolder(str(tmp_path), keeps=False)
+    path = folder.enter("a")
+    (tmp_path / "a" / "scratch").write_text("x")
+    (tmp_path / "a" / "scratch").unlink()
+    assert not folder.leave()
+    assert folder.enter("b") != path
+    (tmp_path / "b" / "result").write_text("x")
+    assert folder.leave(), "what is made after that is seen again"
+
+
+@pytest.mark.parametrize("content", [0, 3])
+def test_a_folder_that_an_item_made_anew_counts_by_what_is_in_it(tmp_path: Path, content: int) -> None:
+    folder = ItemFolder(str(tmp_path), keeps=False)
+    for _ in range(2):
+        folder.enter("spare")
+        folder.leave()
+    made = folder.enter("a")
+    os.rmdir(made)
+    os.mkdir(made)
+    for number in range(content):
+        (tmp_path / "a" / str(number)).mkdir()
+    assert folder.leave() is bool(content)
+    folder.enter("b")
+    assert os.listdir(tmp_path / "b") == []
+    assert len(os.listdir(tmp_path / "a")) == content if content else not (tmp_path / "a").exists()

@@ -99,6 +99,10 @@ def test_nodes_have_their_measured_speed_and_those_for_drivers_are_not_offered(e
     assert {node.host: node.speed for node in engine.nodes()} == {"one": 2.5, "two": 1.0, "three": 1.0}
 
 
+def test_a_cluster_that_nobody_adds_nodes_to_is_asked_for_nothing(engine: Any) -> None:
+    assert not engine.wish([Need()])
+
+
 def test_ray_counts_what_a_place_holds_from_the_grant_until_it_is_given_back(
     cluster: Any, engine: Any
 ) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeVar
 
 from shoal import spec as specs
 from shoal.api.machines import Machines
-from shoal.engine.importable_modules import not_importable
 from shoal.errors import Problem, SpecError, several
 from shoal.model import Decision
 from shoal.spec import Workload
@@ -91,7 +92,7 @@ def from_file(
 
 def one_at_a_time(spec: W) -> W:
     """The same workload, with one worker."""
-    return replace(spec, limits=replace(spec.limits, concurrent=1))
+    return spec.replaced(limits=spec.limits.replaced(concurrent=1))
 
 
 def ensure_limit(limit: object) -> None:
@@ -203,8 +204,24 @@ def problems(job: Job, where: Machines) -> list[Problem]:
     imports = job.imports()
     return [
         Problem(f"{imports[name]}: there is no module {name!r}: it is not installed.", _hint(name, job))
-        for name in not_importable(imports, folders)
+        for name in _not_importable(imports, folders)
     ]
+
+
+def _not_importable(modules: Iterable[str], folders: Sequence[str]) -> list[str]:
+    """Which of these top-level modules are found neither in `folders` nor where this process finds its own."""
+    return [name for name in modules if not (_in_folders(name, folders) or _here(name))]
+
+
+def _in_folders(name: str, folders: Sequence[str]) -> bool:
+    return bool(folders) and PathFinder.find_spec(name, list(folders)) is not None
+
+
+def _here(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return name in sys.modules
 
 
 def _hint(name: str, job: Job) -> str:

@@ -1,11 +1,14 @@
-"""Commands about runs that were detached: most are given to the head as they are."""
+"""Runs that are detached, and commands about them: most are given to the head, as they were typed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import click
 
 from shoal.cli.output import echo, echo_json, say
-from shoal.errors import RunElsewhere, SpecError
+from shoal.errors import SpecError
 
 
 def detach(file: str, cluster: str | None, sets: Sequence[str], limit: int | None, as_json: bool) -> int:
@@ -44,45 +47,37 @@ def detach_and_follow(file: str, cluster: str, sets: Sequence[str], limit: int |
     return detached_runs.follow(run, as_json)
 
 
-def forward(arguments: Sequence[str], elsewhere: RunElsewhere) -> int:
-    """Do with a detached run what the arguments say; the exit code."""
+def obey(run: str, command: click.Command, given: Mapping[str, Any]) -> int:
+    """Do with a detached run what a command was given for it; the exit code. Most is done on its head."""
     from shoal.api.clusters import detached_runs
 
-    at = list(arguments).index(elsewhere.asked)
-    command, options = arguments[0], [*arguments[1:at], *arguments[at + 1 :]]
-    if command == "resume":
-        return _resume(elsewhere.run, options)
-    if command == "get":
-        echo(detached_runs.get(elsewhere.run, *_get_options(options)))
+    if command.name == "resume":
+        return _resume(run, given["failed"], given["take_over"], given["as_json"])
+    if command.name == "get":
+        echo(detached_runs.get(run, given["item"], given["to"]))
         return 0
-    if command == "report":
-        echo(detached_runs.report(elsewhere.run))
+    if command.name == "report":
+        echo(detached_runs.report(run))
         return 0
-    return detached_runs.attach([command, elsewhere.run, *options], elsewhere.run)
+    item = [given["item"]] if given.get("item") else []
+    return detached_runs.attach(run, [str(command.name), *_typed(command, given), "--", run, *item])
 
 
-def _resume(run: str, options: Sequence[str]) -> int:
+def _typed(command: click.Command, given: Mapping[str, Any]) -> Iterator[str]:
+    """The options of a command as they would be typed."""
+    for option in command.params:
+        value = given[str(option.name)]
+        if isinstance(option, click.Option) and value not in (None, False):
+            yield option.opts[-1] if option.is_flag else f"{option.opts[-1]}={value}"
+
+
+def _resume(run: str, failed: bool, take_over: bool, as_json: bool) -> int:
     from shoal.api.clusters import detached_runs
 
-    found = detached_runs.resume(
-        run, [option for option in ("--failed", "--take-over", "--json") if option in options], say
-    )
+    found = detached_runs.resume(run, say, failed=failed, take_over=take_over, as_json=as_json)
     if isinstance(found, int):
         return found
-    if "--json" in options:
+    if as_json:
         echo_json({"run": run, "state": found})
     say(f"{run} goes on, on its cluster. Look at it with: shoal logs {run} -f")
     return 0
-
-
-def _get_options(options: Sequence[str]) -> tuple[str | None, str | None]:
-    rest = list(options)
-    to = None
-    for number, option in enumerate(options):
-        if option == "--to":
-            to = options[number + 1]
-            rest = [*options[:number], *options[number + 2 :]]
-        elif option.startswith("--to="):
-            to = option.removeprefix("--to=")
-            rest = [*options[:number], *options[number + 1 :]]
-    return (rest[0] if rest else None), to

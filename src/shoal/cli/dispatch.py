@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from shoal.cli.output import ReaderGoneError, echo_json, say
-from shoal.errors import Problem, RunElsewhere, ShoalError, SpecError
+from shoal.errors import Problem, ShoalError, SpecError
 from shoal.words import printable
 
 VALUED = ("--cluster", "--set", "--limit", "--plan")
@@ -23,17 +23,10 @@ def obey(arguments: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = _obey(arguments, wants_json(arguments))
+        code = _safely(arguments, wants_json(arguments))
     except ReaderGoneError:
         code = 0
     return _flush(code)
-
-
-def _obey(arguments: Sequence[str], as_json: bool) -> int:
-    try:
-        return _safely(lambda: _do(arguments), as_json)
-    except RunElsewhere as elsewhere:
-        return _forward(arguments, elsewhere, as_json)
 
 
 def _do(arguments: Sequence[str]) -> int:
@@ -47,11 +40,11 @@ def _do(arguments: Sequence[str]) -> int:
     return call(arguments)
 
 
-def _safely(do: Callable[[], int], as_json: bool) -> int:
-    """Its exit code, or that of what went wrong. Only that a run is elsewhere, and that nobody reads, go through."""
+def _safely(arguments: Sequence[str], as_json: bool) -> int:
+    """The exit code, also of what went wrong. Only that nobody reads goes through."""
     try:
-        return do()
-    except (RunElsewhere, ReaderGoneError):
+        return _do(arguments)
+    except ReaderGoneError:
         raise
     except ShoalError as error:
         return _tell_error(error, as_json)
@@ -59,15 +52,6 @@ def _safely(do: Callable[[], int], as_json: bool) -> int:
         return of_interruption(as_json)
     except Exception as error:  # noqa: BLE001 - the last place that can say anything about it
         return of_shoal(error, as_json)
-
-
-def _forward(arguments: Sequence[str], elsewhere: RunElsewhere, as_json: bool) -> int:
-    from shoal.cli.detached import forward
-
-    try:
-        return _safely(lambda: forward(arguments, elsewhere), as_json)
-    except RunElsewhere as again:  # Not even where it is said to be.
-        return _tell_error(again, as_json)
 
 
 def _tell_error(error: ShoalError, as_json: bool) -> int:
@@ -147,7 +131,10 @@ def wants_json(arguments: Sequence[str]) -> bool:
 
 
 def tell(message: str, hint: str | None, as_json: bool, problems: Sequence[Problem] = ()) -> None:
-    """The error, where the user looks for it: JSON on stdout, text on stderr."""
+    """The error, where the user looks for it: JSON on stdout, text on stderr. And to an agent that waits for a run."""
+    from shoal.cluster.this_machine import answer_starter
+
+    answer_starter({"error": message, "hint": hint})
     if as_json:
         found = [{"error": problem.message, "hint": problem.hint} for problem in problems]
         echo_json({"error": message, "hint": hint} | ({"problems": found} if len(found) > 1 else {}))

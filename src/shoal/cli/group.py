@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import Any
 
 import click
 
 from shoal import __version__
 from shoal.cli import COMMANDS
 from shoal.cli.dispatch import WRONG_REQUEST
-from shoal.errors import SpecError, nearest
+from shoal.errors import RunElsewhere, SpecError, nearest
 
 cluster_option = click.option(
     "--cluster", metavar="FILE", help="The cluster file that names the nodes; without one, this machine."
@@ -19,9 +20,29 @@ set_option = click.option(
     "--set", "sets", metavar="KEY=VALUE", multiple=True, help="Override a value of the file; may be repeated."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document to stdout.")
+hidden_json_option = click.option(
+    "--json", "as_json", is_flag=True, hidden=True, help="For the agent of a head."
+)
 file_argument = click.argument("file", metavar="FILE")
-run_argument = click.argument("run", metavar="RUN")
 item_argument = click.argument("item", metavar="[ITEM]", required=False)
+
+
+class RunCommand(click.Command):
+    """A command about one run. Where that was detached, the command is given to its cluster."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except RunElsewhere as elsewhere:
+            from shoal.cli import detached
+
+            return detached.obey(elsewhere.run, self, ctx.params)
+
+
+def command_of_run(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """Makes a function that takes a RUN a command."""
+    run_argument = click.argument("run", metavar="RUN")
+    return lambda function: click.command(name, cls=RunCommand)(run_argument(function))
 
 
 class Commands(click.Group):

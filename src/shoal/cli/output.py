@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -221,6 +220,8 @@ def show(columns: Sequence[str], rows: Iterable[Row], keep: Sequence[str] = ()) 
         for line in lines(columns, rows):
             echo(line)
         return []
+    import shutil
+
     found = list(rows)
     chosen = fitting(columns, found, shutil.get_terminal_size().columns, keep)
     draw(chosen, found)

@@ -11,11 +11,10 @@ import click
 
 from shoal import words
 from shoal.cli import output
-from shoal.cli.group import json_option, run_argument
+from shoal.cli.group import command_of_run, hidden_json_option, json_option
 from shoal.cli.output import (
     Row,
     echo,
-    echo_bytes,
     echo_csv,
     echo_json,
     echo_json_rows,
@@ -67,8 +66,7 @@ def ls_command(as_json: bool) -> None:
         echo(line)
 
 
-@click.command("show")
-@run_argument
+@command_of_run("show")
 @click.option("--why", is_flag=True, help="Also say what was decided, and why.")
 @click.option("--summary", is_flag=True, hidden=True, help="What `run` says at its end, with its exit code.")
 @json_option
@@ -212,8 +210,7 @@ def _decision(decision: Mapping[str, Any]) -> str:
     return f"{decision['name']}: {words.choice(decision['name'], decision['choice'])}\n    {decision['why']}"
 
 
-@click.command("results")
-@run_argument
+@command_of_run("results")
 @click.option(
     "--format",
     "form",
@@ -305,10 +302,9 @@ def _show(columns: list[str], rows: Iterator[Row], keep: Sequence[str] = ()) -> 
         say(f"Shown are the first {ROWS_ON_SCREEN}; --format csv has all rows.")
 
 
-@click.command("report")
-@run_argument
-@click.option("--print", "printed", is_flag=True, hidden=True, help="Print the page itself.")
-def report_command(run: str, printed: bool) -> None:
+@command_of_run("report")
+@hidden_json_option
+def report_command(run: str, as_json: bool) -> None:
     """Write a page about a run, with charts, into its folder.
 
     Prints the path of report.html: one file that needs no other, to be opened in a browser. It shows the run as it is
@@ -317,8 +313,7 @@ def report_command(run: str, printed: bool) -> None:
     from shoal.reports import write
 
     path = write(run)
-    if not printed:
+    if as_json:
+        echo_json({"report": path})
+    else:
         echo(path)
-        return
-    with open(path, "rb") as file:  # For a run that was detached: the page is wanted elsewhere.
-        echo_bytes(file.read())

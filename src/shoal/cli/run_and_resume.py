@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from shoal.cli import foreground
-from shoal.cli.group import cluster_option, file_argument, json_option, run_argument, set_option
+from shoal.cli.group import cluster_option, command_of_run, file_argument, json_option, set_option
 from shoal.errors import SpecError
 
 
@@ -48,8 +48,7 @@ def run_command(
     return foreground.run(file, cluster, sets, limit, as_json, inline, plan, run)
 
 
-@click.command("resume")
-@run_argument
+@command_of_run("resume")
 @click.option("--failed", is_flag=True, help="Take the failed items again, too.")
 @click.option(
     "--take-over",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import click
 
-from shoal.cli.group import item_argument, run_argument
-from shoal.cli.output import echo, echo_bytes, say
+from shoal.cli.group import command_of_run, hidden_json_option, item_argument
+from shoal.cli.output import echo, echo_bytes, echo_json, say
 from shoal.errors import RunElsewhere, ShoalError, SpecError
 
 
-@click.command("stop")
-@run_argument
+@command_of_run("stop")
 def stop_command(run: str) -> int:
     """Ask a run to end, and wait until it has.
 
@@ -29,8 +28,7 @@ def stop_command(run: str) -> int:
     return 0
 
 
-@click.command("logs")
-@run_argument
+@command_of_run("logs")
 @item_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on printing until the run has ended.")
 def logs_command(run: str, item: str | None, follow: bool) -> None:
@@ -41,8 +39,7 @@ def logs_command(run: str, item: str | None, follow: bool) -> None:
         echo_bytes(block)
 
 
-@click.command("get")
-@run_argument
+@command_of_run("get")
 @item_argument
 @click.option("--to", metavar="FOLDER", help="Where to; without it, a new folder named after the run.")
 def get_command(run: str, item: str | None, to: str | None) -> None:
@@ -62,7 +59,8 @@ def get_command(run: str, item: str | None, to: str | None) -> None:
 
 @click.command("rm")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-def rm_command(runs: tuple[str, ...]) -> None:
+@hidden_json_option
+def rm_command(runs: tuple[str, ...], as_json: bool) -> None:
     """Delete runs and everything they kept. A run that is being driven is refused."""
     errors: list[ShoalError] = []
     for run in runs:
@@ -74,6 +72,8 @@ def rm_command(runs: tuple[str, ...]) -> None:
         raise errors[0]
     if errors:
         raise SpecError("\n       ".join(str(error) for error in errors), hint=errors[0].hint)
+    if as_json:
+        echo_json({"removed": list(runs)})
 
 
 def _remove(run: str) -> str:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from shoal.cluster.agent.requests import ANSWER
+from shoal.cluster.agent.requests import ANSWER, unknown_task
 from shoal.errors import AgentRefused, ClusterError
 
 AGENT = (sys.executable, "-m", "shoal.cluster.agent")
@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 class Hosts(Protocol):
     """A way to the agents of hosts."""
 
-    def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
-        """What the agent answers; `payload` goes in behind the request.
+    def ask(self, host: str, request: Mapping[str, Any]) -> Any:
+        """What the agent answers.
 
         Raises `ClusterError` when it cannot be reached, and `AgentRefused` when it answers with an error.
         """
@@ -33,15 +33,14 @@ class ThisMachine:
 
     patience_s = PATIENCE_S
 
-    def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
-        given = line(request) + payload
+    def ask(self, host: str, request: Mapping[str, Any]) -> Any:
         try:
             done = subprocess.run(
-                AGENT, input=given, capture_output=True, timeout=self.patience_s, check=False, cwd="/"
+                AGENT, input=line(request), capture_output=True, timeout=self.patience_s, check=False, cwd="/"
             )
         except subprocess.TimeoutExpired:
             raise ClusterError(f"{host}: the agent did not answer within {self.patience_s:g} s.") from None
-        return answer(done.stdout, done.stderr)
+        return answer(request["do"], done.stdout, done.stderr)
 
 
 class Held:
@@ -61,7 +60,7 @@ class Held:
         self._process.stdin.write(line({"do": "hold", **request}))
         self._process.stdin.flush()
         try:
-            self.facts = answer(self._process.stdout.readline(), b"")
+            self.facts = answer("hold", self._process.stdout.readline(), b"")
         except BaseException:
             self.leave()
             raise
@@ -83,12 +82,14 @@ def line(request: Mapping[str, Any]) -> bytes:
     return json.dumps(request).encode() + b"\n"
 
 
-def answer(printed: bytes, complaints: bytes) -> Any:
-    """What it found, from what it printed."""
+def answer(task: str, printed: bytes, complaints: bytes) -> Any:
+    """What it found, from what it printed. Older agents end with a `KeyError` where they do not know a task."""
     output, errors = printed.decode("utf-8", "replace"), complaints.decode("utf-8", "replace")
     told = next((text for text in reversed(output.splitlines()) if text.startswith(ANSWER)), None)
     if told is None:
         words = [text.strip() for text in (errors or output).splitlines() if text.strip()]
+        if words[-1:] == [f"KeyError: {task!r}"]:
+            raise unknown_task(task)
         raise ClusterError(f"The agent there did not answer: {words[-1] if words else 'it said nothing'}")
     try:
         found = json.loads(told.removeprefix(ANSWER))

@@ -295,16 +295,11 @@ class HostedProvider(ABC):
 
     def detached(self) -> Detached:
         state = self.book.read()
-        head = self._head().host
-
-        def ask(request: Mapping[str, Any], payload: bytes = b"") -> Any:
-            return self._ask(head, request, payload)
-
         return Detached(
             os.path.basename(self.book.folder),
-            ask,
+            self.door(),
             described(self.cluster, state.get("address", "")),
-            {"cluster": state.get("id"), "host": head},
+            {"cluster": state.get("id"), "host": self._head().host},
             is_here=self.is_here,
         )
 
@@ -328,8 +323,8 @@ class HostedProvider(ABC):
             versions=_versions(),
         )
 
-    def _ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
-        return self._hosts.ask(host, request, payload)
+    def _ask(self, host: str, request: Mapping[str, Any]) -> Any:
+        return self._hosts.ask(host, request)
 
     def _each(self, nodes: Sequence[ClusterNode], do: Any) -> dict[str, str]:
         by_host = {node.host: node for node in nodes}

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from shoal.cluster.agent.requests import NodeRequest
 from shoal.cluster.agent_calls import ThisMachine
@@ -25,7 +24,7 @@ class LocalProvider(HostedProvider):
 
     def __init__(self, cluster: Cluster, file: str) -> None:
         if not cluster.nodes:
-            cluster = replace(cluster, nodes=(ClusterNode(host=os.uname().nodename or "localhost"),))
+            cluster = cluster.replaced(nodes=(ClusterNode(host=os.uname().nodename or "localhost"),))
         super().__init__(cluster, file, ThisMachine())
 
     def inventory(self) -> list[Node]:
@@ -49,7 +48,12 @@ class LocalDoor:
     def run(self, arguments: Sequence[str], *, stdin: bytes = b"", timeout_s: float | None = None) -> Done:
         try:
             done = subprocess.run(
-                _program(arguments), input=stdin, capture_output=True, timeout=timeout_s, check=False
+                _program(arguments),
+                input=stdin,
+                capture_output=True,
+                timeout=timeout_s,
+                check=False,
+                cwd="/",  # Where no module of the user's is taken for one of Python's.
             )
         except subprocess.TimeoutExpired:
             raise ClusterError(f"The head did not answer within {timeout_s:g} s.") from None

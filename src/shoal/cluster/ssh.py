@@ -28,6 +28,8 @@ OPTIONS = (
 )
 FAILED = 255
 """The exit code of ssh itself."""
+NO_SHOAL = 96
+"""The exit code of `FIND_PYTHON`."""
 FIND_PYTHON = """
 found=
 for python in {candidates}; do
@@ -90,17 +92,15 @@ class SshHosts:
     def __init__(self, python: str | None) -> None:
         self._candidates = (python,) if python else (sys.executable, "python3", "python")
 
-    def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
-        given = agent_calls.line(request) + payload
+    def ask(self, host: str, request: Mapping[str, Any]) -> Any:
+        given = agent_calls.line(request)
         done = self.python(host, ["-m", "shoal.cluster.agent"], given, agent_calls.PATIENCE_S)
-        if done.code != 0:
-            raise cannot_reach(host, done.errors)
-        return agent_calls.answer(done.output, done.errors)
+        return agent_calls.answer(request["do"], done.output, done.errors)
 
     def python(
         self, host: str, arguments: Sequence[str], stdin: bytes = b"", timeout_s: float | None = None
     ) -> Done:
-        """Run the host's Python to its end."""
+        """Run the host's Python to its end. Raises `ClusterError` where there is no way to it, or none with Shoal."""
         try:
             done = subprocess.run(
                 [ssh_program(), *OPTIONS, host, "--", self._script(arguments)],
@@ -111,6 +111,8 @@ class SshHosts:
             )
         except subprocess.TimeoutExpired:
             raise ClusterError(f"{host} did not answer within {timeout_s:g} s.") from None
+        if done.returncode in (FAILED, NO_SHOAL):
+            raise cannot_reach(host, done.stderr)
         return Done(done.returncode, done.stdout, done.stderr)
 
     def attached(self, host: str, arguments: Sequence[str]) -> int:
@@ -136,10 +138,7 @@ class SshDoor:
         self._head = head
 
     def run(self, arguments: Sequence[str], *, stdin: bytes = b"", timeout_s: float | None = None) -> Done:
-        done = self._hosts.python(self._head, _python_arguments(arguments), stdin, timeout_s)
-        if done.code == FAILED:
-            raise cannot_reach(self._head, done.errors)
-        return done
+        return self._hosts.python(self._head, _python_arguments(arguments), stdin, timeout_s)
 
     def attach(self, arguments: Sequence[str]) -> int:
         return self._hosts.attached(self._head, _python_arguments(arguments))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -10,10 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import takewhile
+from typing import Any
 
 from shoal.errors import SpecError
+from shoal.files import write_text
 from shoal.model import Node
-from shoal.model.marks import BEGUN_VARIABLE
+from shoal.model.marks import ANSWER_VARIABLE
 
 SMI_S = 10.0
 _DEVICE = re.compile(r"\d+|(?:GPU|MIG)-.+")
@@ -95,6 +98,14 @@ def _told() -> tuple[tuple[str, int], ...]:
     return tuple((uuid, int(size) if size.strip().isdigit() else 0) for uuid, size in pairs)
 
 
+def answer_starter(answer: Mapping[str, Any]) -> None:
+    """Tell whoever started this process and waits whether its run has begun, as an agent answers. The first counts."""
+    path = os.environ.pop(ANSWER_VARIABLE, None)
+    if path is not None:
+        with suppress(OSError):
+            write_text(path, json.dumps(answer), durable=False)
+
+
 class Here:
     """Passed in where others need it, so that only this module touches the real ones."""
 
@@ -117,10 +128,7 @@ class Here:
 
     def has_begun(self) -> None:
         """This process drives a run now: say so to whoever started it and waits for that, and to nobody else."""
-        mark = os.environ.pop(BEGUN_VARIABLE, None)
-        if mark is not None:
-            with suppress(OSError), open(mark, "w"):
-                pass
+        answer_starter({"ok": "running"})
 
     def pause(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -13,8 +13,9 @@ DRIVER_ROLE = "driver"
 """The role of a node that is there only so that a driver can join: nothing is ever placed on it."""
 NODE_VARIABLE = "SHOAL_NODE"
 """The environment variable, of every process of a node, with the folder that node keeps its things in."""
-BEGUN_VARIABLE = "SHOAL_BEGUN"
-"""The environment variable, of the driver of a detached run, with the file that it makes when the run has begun."""
+ANSWER_VARIABLE = "SHOAL_ANSWER"
+"""The environment variable, of the driver of a detached run, with the file for its answer to who started it: that the
+run has begun, or why it cannot."""
 LET_GO_FILE = "let-go.jsonl"
 """In that folder, on a head: which nodes were let go, and why. Written by the keeper of idle nodes."""
 HEALTH: Mapping[str, str] = {

@@ -77,6 +77,8 @@ class Progress(NamedTuple):
     """Seconds for what is known already, where a guide cannot say `remaining_s` because more is being found."""
     working: int = 0
     """Workers that have ended an item: others may still load something."""
+    useful: int | None = None
+    """Most workers that there could be work for, were there room for them; None where nobody knows."""
 
 
 class Watcher(Protocol):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, NamedTuple
 
 from shoal.spec.nodes import Node, Problems
 from shoal.spec.readers import DURATION, LATENCY, SIZE, Choice, Flag, ListOf, MapOf, Number, Text, Whole
-from shoal.spec.sections import INVALID, Found, Reader, Record, Section, join, key, section
+from shoal.spec.sections import INVALID, Found, Reader, Record, Section, field, join, key, section
 from shoal.spec.workload import LABELS, Spec
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
@@ -53,7 +52,7 @@ class Location(Section):
     """A place to be close to: what to measure the round trip to, or round trips that are known."""
 
     probe: str | None = None
-    known_s: Mapping[str, float] = field(default_factory=dict)
+    known_s: Mapping[str, float] = field(factory=dict)
 
 
 class LocationReader(Reader):

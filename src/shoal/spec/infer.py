@@ -191,13 +191,11 @@ def _move_runtime(found: Found) -> None:
     runtime = found.values.pop("runtime", None)
     if runtime is None:
         return
-    from dataclasses import replace
-
     tune = found.values.get("tune", Tune())
     if tune.runtime not in ("auto", runtime):
         message = f"given twice, here as {runtime} and as tune.runtime: {tune.runtime}"
         found.problem(message, "runtime", hint="Leave out one of them.")
-    found.values["tune"] = replace(tune, runtime=runtime)
+    found.values["tune"] = tune.replaced(runtime=runtime)
 
 
 def _check_ways(found: Found) -> None:

@@ -1,14 +1,13 @@
-"""Sections of a file: frozen dataclasses whose fields say what is read into them, and the rules between keys.
+"""Sections of a file: frozen values whose fields say what is read into them, and the rules between keys.
 
-Python generates the methods of each dataclass anew at every start, half a millisecond a class. A run of Shoal
-starts in a tenth of a second, so sections take theirs from one base class; in use there is no difference.
+They are declared like dataclasses, and are none: those are made anew at every start, half a millisecond a class,
+and their module takes longer to load than a workload to be read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
-from typing import Any, ClassVar, Final, NamedTuple, NoReturn, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
 
 from shoal.errors import nearest
 from shoal.spec.nodes import Node, Problems, describe, resolve
@@ -16,6 +15,33 @@ from shoal.spec.nodes import Node, Problems, describe, resolve
 T = TypeVar("T", bound="Section")
 INVALID: Final = object()
 """What a reader gives for a value that it noted a problem for."""
+MISSING: Final = object()
+"""Instead of a default."""
+
+
+class Field(NamedTuple):
+    """What a section holds under one name, and where a file says it."""
+
+    name: str = ""
+    default: Any = MISSING
+    factory: Any = MISSING
+    """Makes the default."""
+    is_shown: bool = True
+    reader: Reader | None = None
+    """None for what no file says."""
+    help: str = ""
+    key: str = ""
+    """The name in the file, where it is another."""
+
+
+def field(*, default: Any = MISSING, factory: Any = MISSING, is_shown: bool = True) -> Any:
+    """A field that is not read from the file."""
+    return Field(default=default, factory=factory, is_shown=is_shown)
+
+
+def key(reader: Reader, help: str, *, name: str = "", default: Any = MISSING, factory: Any = MISSING) -> Any:  # noqa: A002
+    """A field that is read from the file, under its own name or the one given."""
+    return Field(default=default, factory=factory, reader=reader, help=help, key=name)
 
 
 class Key(NamedTuple):
@@ -29,34 +55,38 @@ class Key(NamedTuple):
     default: Any
 
 
-def key(reader: Reader, help: str, *, name: str = "", default: Any = MISSING, factory: Any = MISSING) -> Any:  # noqa: A002
-    """A dataclass field that is read from the file, under its own name or the one given."""
-    metadata = {"reader": reader, "help": help, "name": name}
-    if factory is not MISSING:
-        return field(default_factory=factory, metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
 def keys_of(of: type[Section]) -> dict[str, Key]:
     """The keys that a section takes, by their names in the file."""
     found = {}
-    for each in fields(of):  # type: ignore[arg-type]
-        if reader := each.metadata.get("reader"):
-            name = each.metadata["name"] or each.name
-            required = each.default is MISSING and each.default_factory is MISSING
-            found[name] = Key(name, each.name, reader, each.metadata["help"], required, each.default)
+    for name, default, factory, _, reader, text, in_file in of.fields.values():
+        if reader is not None:
+            required = default is MISSING and factory is MISSING
+            found[in_file or name] = Key(in_file or name, name, reader, text, required, default)
     return found
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(key, field))
 def section(cls: type[T]) -> type[T]:
-    """Make a subclass of Section a frozen dataclass with fields that are given by keyword."""
-    return dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
+    """Give a subclass of Section the fields that it declares, beside those of its bases."""
+    fields = dict(cls.fields)
+    for name, annotation in cls.__annotations__.items():
+        if annotation.startswith("ClassVar"):
+            continue
+        declared = cls.__dict__.get(name, MISSING)
+        declared = declared if isinstance(declared, Field) else Field(default=declared)
+        fields[name] = declared._replace(name=name)
+        if declared.default is not MISSING:
+            setattr(cls, name, declared.default)
+        elif name in cls.__dict__:
+            delattr(cls, name)
+    cls.fields = fields
+    return cls
 
 
 class Section:
-    """A mapping in the file; subclasses are frozen dataclasses with `key` fields and, where needed, rules."""
+    """A mapping in the file; subclasses are marked by `section`, and have `key` fields and, where needed, rules."""
 
+    fields: ClassVar[Mapping[str, Field]] = {}
     exactly_one: ClassVar[Sequence[str]] = ()
     """Keys of which one must be given and the others must not."""
     at_most_one: ClassVar[Sequence[str]] = ()
@@ -73,21 +103,25 @@ class Section:
         """Rules between values. May change `found.values`; called even if some are missing or wrong."""
 
     def __init__(self, **values: Any) -> None:
-        for each in fields(self):  # type: ignore[arg-type]
-            if each.name in values:
-                value = values.pop(each.name)
+        own = self.__dict__
+        for name, each in self.fields.items():
+            if name in values:
+                own[name] = values.pop(name)
             elif each.default is not MISSING:
-                value = each.default
-            elif each.default_factory is not MISSING:
-                value = each.default_factory()
+                own[name] = each.default
+            elif each.factory is not MISSING:
+                own[name] = each.factory()
             else:
-                raise TypeError(f"{type(self).__name__} needs {each.name!r}")
-            object.__setattr__(self, each.name, value)
+                raise TypeError(f"{type(self).__name__} needs {name!r}")
         if values:
             raise TypeError(f"{type(self).__name__} has no {next(iter(values))!r}")
 
+    def replaced(self, **changes: Any) -> Self:
+        """The same with other values in these fields."""
+        return type(self)(**{**self.__dict__, **changes})
+
     def __repr__(self) -> str:
-        shown = [f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr]  # type: ignore[arg-type]
+        shown = [f"{name}={getattr(self, name)!r}" for name, each in self.fields.items() if each.is_shown]
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def __eq__(self, other: object) -> bool:
@@ -97,10 +131,10 @@ class Section:
         return hash((type(self), *self.__dict__.values()))
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        raise AttributeError(f"cannot assign to field {name!r}: a section is never changed")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise FrozenInstanceError(f"cannot delete field {name!r}")
+        raise AttributeError(f"cannot delete field {name!r}: a section is never changed")
 
 
 class Found:
@@ -180,7 +214,7 @@ def join(path: str, name: str) -> str:
 
 
 class Record(Reader):
-    """A mapping that becomes a dataclass."""
+    """A mapping that becomes a section."""
 
     def __init__(self, section: type[Section]) -> None:
         self.section = section

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 from shoal.spec.command import RESERVED, Cell, template
@@ -247,4 +246,4 @@ def _check_search(found: Found, trials: Trials) -> None:
             found.problems.add(message, node=node, path=f"trials.{name}", hint=hint)
     if trials.sampler is None:
         sampler = "tpe" if found.has("objective") else "random"
-        found.values["trials"] = replace(trials, sampler=sampler)
+        found.values["trials"] = trials.replaced(sampler=sampler)

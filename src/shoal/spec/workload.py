@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, ClassVar
 
 from shoal.spec.nodes import Node, Problems
 from shoal.spec.readers import DURATION, SIZE, ListOf, MapOf, Number, Plain, Text, Whole
-from shoal.spec.sections import INVALID, Found, Reader, Record, Section, key, section
+from shoal.spec.sections import INVALID, Found, Reader, Record, Section, field, key, section
 
 _CREDENTIALS = re.compile(r"://[^/\s]*@")
 
@@ -123,7 +122,7 @@ class Spec(Section):
     kind: str
     name: str = key(NAME, "What this is called; without it, the name of the file.", default="")
     folder: str = ""
-    source: str = field(default="", repr=False)
+    source: str = field(default="", is_shown=False)
     sets: tuple[str, ...] = ()
 
 

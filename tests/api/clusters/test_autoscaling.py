@@ -12,7 +12,18 @@ import pytest
 
 from shoal import spec
 from shoal.api import workloads
-from shoal.api.clusters.autoscaling import COME_S, WAIT_S, Coming, Growing, Waiting, _left_s, for_a_place
+from shoal.api.clusters.autoscaling import (
+    COME_S,
+    REPEAT_S,
+    WAIT_S,
+    Coming,
+    Growing,
+    HostGrowth,
+    RayGrowth,
+    Waiting,
+    _left_s,
+    for_a_place,
+)
 from shoal.api.machines import Machines
 from shoal.api.runs import new_session
 from shoal.api.views.lookup import open_run
@@ -21,7 +32,7 @@ from shoal.cluster.hosted import HostedProvider
 from shoal.cluster.local import LocalDoor
 from shoal.cluster.this_machine import Here
 from shoal.errors import ClusterError
-from shoal.model import Asks, Node
+from shoal.model import Asks, Need, Node
 from shoal.planner.node_growth import Spare
 from shoal.shape.base import Progress
 
@@ -55,7 +66,7 @@ def test_what_was_found_so_far_counts_while_more_is_being_found() -> None:
 
 
 class NobodyAnswers(ThisMachine):
-    def ask(self, host: str, request: Mapping[str, Any], payload: bytes = b"") -> Any:
+    def ask(self, host: str, request: Mapping[str, Any]) -> Any:
         raise ClusterError(f"{host} does not answer.")
 
 
@@ -71,7 +82,7 @@ class Lab(Machines):
         assert self.cluster is not None
         assert self.file is not None
         provider = Hosts(self.cluster, self.file, NobodyAnswers())
-        return Growing(provider, asks, alive, self._tell)
+        return HostGrowth(provider, asks, alive, self._tell)
 
 
 def test_nodes_that_are_asked_for_are_recorded_while_the_items_run(
@@ -123,3 +134,60 @@ def test_a_run_that_has_no_worker_for_a_while_is_a_reason_to_start_one_node() ->
     spares = [Spare("a", 4, 60.0), Spare("b", 4, 60.0)]
     assert [growth.host for growth in for_a_place(spares, 2)] == ["a"]
     assert for_a_place(spares, 0) == for_a_place(spares, -1) == for_a_place([], 2) == []
+
+
+class Autoscaler:
+    """Nodes of two CPUs that come when they are asked for; and who asks."""
+
+    def __init__(self) -> None:
+        self.nodes = [Node("first", 2, 1 << 30)]
+        self.wishes: list[int] = []
+        self.is_there = True
+        self.growing = RayGrowth(self.wish, ((Need(),),), lambda: self.nodes, lambda line: None)
+        self.now = 0.0
+
+    def wish(self, needs: Sequence[Need]) -> bool:
+        self.wishes.append(len(needs))
+        return self.is_there
+
+    def look(self, workers: int, left_s: float, useful: int | None) -> list[tuple[float, str, str]]:
+        """What is recorded a second later of a run that has so many workers, and so long to go with them."""
+        self.now += 1.0
+        self.growing.moment(Progress(self.now, {}, 9, [], workers, 1.0, left_s, 1.0, useful=useful))
+        return [(event.at, event.subject, event.what) for event in self.growing.changes()]
+
+
+def test_places_are_asked_for_as_long_as_they_pay_and_each_node_is_recorded_when_it_comes() -> None:
+    scaled = Autoscaler()
+    assert scaled.look(2, 5.0, 100) == [], "it is over before a node could come"
+    assert scaled.look(2, 90.0, 100) == [(2.0, "cluster", "requested")]
+    assert scaled.wishes == [4], "two nodes pay"
+    assert scaled.look(2, 89.0, 100) == []
+    assert scaled.wishes == [4], "it stands"
+    scaled.now = 11.0
+    scaled.nodes.append(Node("second", 2, 1 << 30))
+    assert scaled.look(2, 80.0, 100) == [(2.0, "node second", "requested"), (12.0, "node second", "ready")]
+    assert scaled.wishes == [4, 2]
+    scaled.now += REPEAT_S
+    assert scaled.look(4, 25.0, 100) == []
+    assert scaled.wishes == [4, 2, 2], "it is said again now and then"
+    assert scaled.look(4, 2.0, 8) == [(19.0, "cluster", "withdrawn")]
+    assert scaled.wishes == [4, 2, 2, 0]
+
+
+def test_no_more_places_are_asked_for_than_there_is_work_for() -> None:
+    scaled = Autoscaler()
+    scaled.look(2, 600.0, 3)
+    assert scaled.wishes == [1]
+    scaled = Autoscaler()
+    scaled.look(2, 90.0, None)
+    assert scaled.wishes == [4], "nobody knows for how many there is work"
+    assert Autoscaler().look(2, 600.0, 2) == []
+
+
+def test_nothing_is_recorded_where_nobody_could_add_a_node() -> None:
+    scaled = Autoscaler()
+    scaled.is_there = False
+    assert scaled.look(2, 60.0, 100) == scaled.look(2, 60.0, 100) == []
+    scaled.nodes.append(Node("somebody's", 2, 1 << 30))
+    assert scaled.look(2, 60.0, 100) == []

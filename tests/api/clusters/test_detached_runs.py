@@ -20,7 +20,9 @@ from shoal.api.clusters.cluster_machines import provider_for
 from shoal.api.clusters.lifecycle import load
 from shoal.cluster.agent import there
 from shoal.cluster.agent.requests import ANSWER, NodeFacts
+from shoal.cluster.agent_calls import ThisMachine
 from shoal.errors import AgentRefused, ClusterError, FileError, NotFound, RunLocked
+from shoal.model.item import Item
 from shoal.store import RunStore
 from shoal.store import home as kept
 from shoal.store.home import Stub
@@ -34,7 +36,6 @@ exec sh -c "$2"
 UP = NodeFacts("a", "a:1", "a", "/nowhere")
 NEW_HEAD = rf"""#!/bin/sh
 while [ "$1" != -- ]; do shift; done
-case "$2" in *agent.there*) exec sh -c "$2";; esac
 read -r request
 case "$request" in
 *'"do": "start"'*) echo '{ANSWER}{json.dumps({"ok": UP._asdict()})}';;
@@ -42,6 +43,16 @@ case "$request" in
 esac
 """
 """Every host is this machine; a node that is to be started is up, they say."""
+
+
+OLDER = r"""#!/bin/sh
+read -r request
+echo 'Traceback (most recent call last):' >&2
+task=${request#*'"do": "'}
+echo "KeyError: '${task%%\"*}'" >&2
+exit 1
+"""
+"""The agent of a host with an older Shoal, which knows nothing of what it is asked."""
 
 
 class Away:
@@ -142,7 +153,9 @@ def test_an_archive_that_is_cut_off_leaves_nothing(away: Away) -> None:
     with away.run(note="hello" * 10_000):
         script = SSH.replace('exec sh -c "$2"', 'sh -c "$2" | head -c 12000')
         (away.folder / "bin" / "ssh").write_text(script)
-        with pytest.raises(ClusterError, match="did not arrive whole"):
+        with pytest.raises(
+            ClusterError, match="The files could not be fetched: The agent there did not answer"
+        ):
             detached_runs.get("t-0001", None, "got")
     assert not os.path.lexists("got")
 
@@ -176,7 +189,7 @@ def test_a_run_that_is_going_is_not_resumed_and_its_folder_stays(away: Away) -> 
     with away.run() as store:
         store.set_state("running", 1.0)
         with pytest.raises(RunLocked, match="t-0001 is running on its cluster"):
-            detached_runs.resume("t-0001", [], lambda line: None)
+            resume("t-0001")
     assert os.listdir(folder) == ["trial.py"]
 
 
@@ -185,7 +198,7 @@ def test_a_run_whose_driver_is_still_getting_ready_is_not_resumed(away: Away) ->
     with away.driver("t-0001"):
         assert [(run.run, run.state) for run in detached_runs.runs()] == [("t-0001", "queued")]
         with pytest.raises(RunLocked, match="t-0001 is queued on its cluster"):
-            detached_runs.resume("t-0001", [], lambda line: None)
+            resume("t-0001")
 
 
 @pytest.mark.parametrize("before", ["its driver died", "its host was replaced"])
@@ -196,9 +209,42 @@ def test_a_run_that_was_queued_on_a_head_that_is_gone_is_handed_over_again(away:
             pass
     (away.folder / "bin" / "ssh").write_text(NEW_HEAD)
     with pytest.raises(AgentRefused, match="The head is not up"):  # There is no Ray here to hand it to.
-        detached_runs.resume("t-0001", [], lambda line: None)
+        resume("t-0001")
     assert os.path.isdir(there.workload_folder(away.key, "t-0001")), "its folder was shipped"
     assert [stub.state for stub in kept.stubs(away.here)] == ["queued"]
+
+
+@pytest.mark.parametrize("command", ["get", "report", "rm"])
+def test_a_head_with_an_older_shoal_is_a_sentence_and_the_run_stays(away: Away, command: str) -> None:
+    away.keep("t-0001", "succeeded")
+    (away.folder / "bin" / "ssh").write_text(OLDER)
+    done = away.shoal(command, "t-0001")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "The Shoal there is older than this one: it does not know the request" in done.stderr
+    assert "Hint: Install the same version of Shoal there as here." in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [stub.run for stub in kept.stubs(away.here)] == ["t-0001"]
+
+
+def test_an_agent_says_which_request_it_does_not_know() -> None:
+    with pytest.raises(AgentRefused, match="does not know the request 'fly'"):
+        ThisMachine().ask("a", {"do": "fly"})
+
+
+def test_options_of_a_command_reach_the_run_whatever_they_are_called(away: Away) -> None:
+    away.keep("t-0001", "running")
+    (away.folder / "bin" / "ssh").write_text(SSH.replace("echo 'Welcome to the head!'", ""))
+    with away.run(note="hello") as store:
+        journal = store.journal()
+        journal.add([Item(1, "t0001", {"x": 1})])
+        journal.commit()
+        assert away.shoal("get", "--to", "t", "t", "t0001").stdout.strip() == str(away.folder / "t")
+        assert os.listdir("t") == ["note"]
+        assert json.loads(away.shoal("results", "--format", "json", "t").stdout)[0]["x"] == 1
+        assert json.loads(away.shoal("show", "--why", "--json", "last").stdout)["run"] == "t-0001"
+        done = away.shoal("logs", "--follow", "t", "--", "t0002")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "t0002" in done.stderr
 
 
 @pytest.mark.parametrize("how", ["unreachable", "no cluster file"])
@@ -219,8 +265,9 @@ def test_a_run_that_its_head_does_not_remove_is_not_forgotten(away: Away) -> Non
     away.keep("t-0001", "running")
     with away.run() as store:
         store.set_state("running", 1.0)
-        with pytest.raises(ClusterError, match="being driven by another process"):
-            detached_runs.remove("t-0001", lambda line: None)
+        done = away.shoal("rm", "t-0001")
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: Run 't-0001' is being driven by another process")
     assert [stub.run for stub in kept.stubs(away.here)] == ["t-0001"]
 
 
@@ -232,7 +279,12 @@ def test_a_new_run_does_not_replace_another_one_of_its_id(away: Away) -> None:
         assert detached.ship("t-0001", archive()) == there.workload_folder(away.key, "t-0001")
     with pytest.raises(AgentRefused, match="another run t-0001 on the head already"):
         detached.ship("t-0001", archive(), new=True)
-    detached.forget("t-0001")
+    detached.remove("t-0001")
+    detached.ship("t-0001", archive(), new=True)
+
+
+def resume(run: str) -> None:
+    detached_runs.resume(run, lambda line: None, failed=False, take_over=False, as_json=False)
 
 
 def archive() -> bytes:

@@ -40,51 +40,59 @@ class Client:
         self.stopped.append(name)
 
 
-def drive(folder: Path, *arguments: str) -> tuple[int, bool]:
-    """A driver as a head starts it: its exit code, and whether it said that its run has begun."""
+BEGUN = {"ok": "running"}
+
+
+def drive(folder: Path, *arguments: str) -> tuple[int, dict[str, str]]:
+    """A driver as a head starts it: its exit code, and what it answered."""
     file = folder / "long-0001.json"
     job = {"arguments": arguments, "folder": str(folder), "environment": None, "home": str(folder / ".shoal")}
     file.write_text(json.dumps(job))
     done = subprocess.run([sys.executable, "-m", "shoal.cluster.agent.there", "job", str(file)], check=False)
-    begun = Path(there.begun_file(str(file)))
-    has_begun = begun.exists()
-    begun.unlink(missing_ok=True)
-    return done.returncode, has_begun
+    answer = Path(there.answer_file(str(file)))
+    found = json.loads(answer.read_text())
+    answer.unlink()
+    return done.returncode, found
 
 
-def test_a_driver_says_that_its_run_has_begun_and_one_that_is_refused_does_not(tmp_path: Path) -> None:
+def test_a_driver_says_that_its_run_has_begun_and_one_that_is_refused_says_why(tmp_path: Path) -> None:
     (tmp_path / "long.yaml").write_text(
         "kind: sweep\ntrials: {grid: {n: [1]}}\nrun: {command: 'sh -c \"exit {n}\"'}\n"
     )
-    assert drive(tmp_path, "run", "long.yaml", "--id=long-0001") == (1, True)
-    assert drive(tmp_path, "resume", "long-0001", "--failed") == (1, True)
+    assert drive(tmp_path, "run", "long.yaml", "--id=long-0001") == (1, BEGUN)
+    assert drive(tmp_path, "resume", "long-0001", "--failed") == (1, BEGUN)
     with RunStore.open(str(tmp_path / ".shoal"), "long-0001", write=True):
-        assert drive(tmp_path, "resume", "long-0001", "--failed") == (2, False)
+        code, answer = drive(tmp_path, "resume", "long-0001", "--failed")
+    assert code == 2
+    assert "being driven by another process" in answer["error"]
+    assert answer["hint"]
 
 
-@pytest.mark.parametrize(
-    ("status", "has_begun"), [("RUNNING", True), ("PENDING", True), ("SUCCEEDED", False)]
-)
-def test_a_driver_with_a_run_has_begun(status: str, has_begun: bool) -> None:
-    assert jobs.wait_until_begun(Client(status), "job", lambda: has_begun, 0.0) == "running"
+@pytest.mark.parametrize(("status", "answer"), [("RUNNING", BEGUN), ("PENDING", BEGUN), ("SUCCEEDED", {})])
+def test_a_driver_with_a_run_has_begun(status: str, answer: dict[str, str]) -> None:
+    assert jobs.wait_until_begun(Client(status), "job", lambda: answer, 0.0) == "running"
 
 
 def test_a_driver_that_is_still_getting_ready_is_left_to_it() -> None:
     client = Client("RUNNING")
-    assert jobs.wait_until_begun(client, "job", lambda: False, 0.0) == "queued"
+    assert jobs.wait_until_begun(client, "job", dict, 0.0) == "queued"
     assert client.stopped == []
 
 
 def test_a_driver_that_never_starts_is_stopped_before_it_is_given_up() -> None:
     client = Client("PENDING")
     with pytest.raises(ClusterError, match="did not begin within 0 s, and was stopped"):
-        jobs.wait_until_begun(client, "job", lambda: False, 0.0)
+        jobs.wait_until_begun(client, "job", dict, 0.0)
     assert client.stopped == ["job"]
 
 
 def test_a_driver_that_failed_says_why() -> None:
     with pytest.raises(ClusterError, match="there is no such table"):
-        jobs.wait_until_begun(Client("FAILED"), "job", lambda: False)
+        jobs.wait_until_begun(Client("FAILED"), "job", dict)
+    answer = {"error": "There is no table.", "hint": "Write one."}
+    with pytest.raises(ClusterError, match=r"^There is no table\.") as refused:
+        jobs.wait_until_begun(Client("FAILED"), "job", lambda: answer)
+    assert refused.value.hint == "Write one."
 
 
 def archive_of(**files: Any) -> bytes:

@@ -188,4 +188,4 @@ class Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-sys.meta_path.insert(0, Finder({"torch": pretend, "shoal.work.models.installed": know}))
+sys.meta_path.insert(0, Finder({"torch": pretend, "shoal.work.models.libraries": know}))

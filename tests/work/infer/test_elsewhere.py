@@ -14,6 +14,7 @@ from shoal.errors import SpecError
 from shoal.model import Decision, Node
 from shoal.model.advice import Setting
 from shoal.work.infer.job import InferJob
+from shoal.work.infer.worker.batch_prediction import Task
 from shoal.work.infer.worker.model_cache import Holding
 from shoal.work.models import models
 
@@ -157,8 +158,8 @@ class Elsewhere(Machines):
 
 
 def lacks(monkeypatch: pytest.MonkeyPatch, *libraries: str) -> None:
-    monkeypatch.setattr("shoal.engine.importable_modules._here", lambda name: name not in libraries)
-    monkeypatch.setattr("shoal.work.models.installed.is_installed", lambda name: name not in libraries)
+    monkeypatch.setattr("shoal.api.workloads._here", lambda name: name not in libraries)
+    monkeypatch.setattr("shoal.work.models.libraries.is_installed", lambda name: name not in libraries)
     monkeypatch.setattr("shoal.work.models.onnx.is_installed", lambda name: name not in libraries)
 
 
@@ -214,4 +215,4 @@ def test_a_worker_that_lacks_the_runtime_that_was_pinned_says_what_to_install(
     with pytest.raises(
         Failed, match=r"openvino, which tune\.runtime asks for.*pip install 'shoal\[openvino\]'"
     ):
-        Holding(ways, pinned=True).get(Setting("openvino", 1, 1), lambda: None)
+        Holding(ways, pinned=True).get(Setting("openvino", 1, 1), lambda: None, Task().loading)

@@ -16,8 +16,8 @@ from shoal.model import Item, Outcome
 from shoal.store import run_folder
 from shoal.store.driver import RunLock
 from shoal.work import outputs
+from shoal.work.infer.infer_run import InferSource
 from shoal.work.infer.job import InferJob, prepare
-from shoal.work.infer.source import InferSource
 from shoal.work.inputs import Listing
 from shoal.work.inputs.base import Piece
 from shoal.work.inputs.known import KnownFiles

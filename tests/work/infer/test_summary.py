@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from shoal.work.infer.conclusion import in_words, summary
+from shoal.work.infer.summary import in_words, summary
 from shoal.work.outputs import Totals
 
 TOTALS = Totals(

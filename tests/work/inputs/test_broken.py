@@ -11,7 +11,7 @@ import pytest
 
 from shoal.errors import AccessDenied, FileError, ShoalError, SpecError, Unreachable
 from shoal.spec.shared_sections import Input
-from shoal.work.inputs.faults import own_fault
+from shoal.work.inputs.places import own_fault
 from shoal.work.protocols import Unreadable
 
 PACKED = b"\x28\xb5\x2f\xfdxxxx"

@@ -32,7 +32,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Any:
                 return find_spec("email") if name in there else None
             return find_spec(name)
 
-        monkeypatch.setattr("shoal.work.models.installed.find_spec", look)
+        monkeypatch.setattr("shoal.work.models.libraries.find_spec", look)
 
     return only
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shoal.engine.workers.runner import Broken, Failed
-from shoal.work.models.library_errors import is_lost, is_out_of_memory, memory_told, one_line, others_told
+from shoal.work.models.libraries import is_lost, is_out_of_memory, memory_told, one_line, others_told
 from shoal.work.protocols import OutOfMemory
 
 ADVICE = """

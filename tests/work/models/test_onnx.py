@@ -156,9 +156,10 @@ def test_a_gpu_that_onnx_runtime_does_without_is_not_said_to_be_used(
     save_linear: Save, as_given: Setting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As where cuDNN is missing: it seems to be a build for GPUs, and takes processors without a word."""
-    from shoal.work.models import installed
 
-    monkeypatch.setitem(installed._CUDA_LIBRARIES, "onnxruntime", (("capi", "__init__.py"),))
+    from shoal.work.models import libraries
+
+    monkeypatch.setitem(libraries._CUDA_LIBRARIES, "onnxruntime", (("capi", "__init__.py"),))
     path = save_linear()
 
     def loaded(device: str) -> Any:

@@ -351,11 +351,12 @@ def test_a_gpu_that_torch_cannot_use_says_how_to_do_without(
     network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a container that sees a GPU and has no driver."""
-    from shoal.work.models import installed
 
     if torch.cuda.is_available():
         pytest.skip("here it can")
-    monkeypatch.setitem(installed._CUDA_LIBRARIES, "torch", (("__init__.py",),))
+    from shoal.work.models import libraries
+
+    monkeypatch.setitem(libraries._CUDA_LIBRARIES, "torch", (("__init__.py",),))
     ways = models(ModelFile(torchscript=network.name), str(network.parent), "", gpu=True)
     with pytest.raises(Failed, match=r"CUDA.*set model.device: cpu"):
         ways.load(Setting("as-given", 8, 1))

@@ -23,8 +23,7 @@ from shoal.errors import TakenOver
 from shoal.files.turns import Turns
 from shoal.spec.shared_sections import Output
 from shoal.work.outputs import PartWriter, claim, document_of, finish, next_number, replace, rows, tidy, turns
-from shoal.work.outputs.layout import HIDDEN, aside_key, look, opened, part_key
-from shoal.work.outputs.retirement import put_back
+from shoal.work.outputs.layout import HIDDEN, aside_key, look, opened, part_key, put_back
 from shoal.work.protocols import Facts
 
 RUN = "a-1"

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from shoal.api.clusters.autoscaling import Growing, spares_of
+from shoal.api.clusters.autoscaling import Growing, HostGrowth, RayGrowth, Wish, spares_of
 from shoal.api.machines import Machines
 from shoal.cluster.base import Joined, Provider, Tell
 from shoal.cluster.this_machine import Here
@@ -35,6 +35,8 @@ class ClusterMachines(Machines):
         self.provider = provider_for(cluster, file)
         self._joined: Joined | None = None
         self._connected = False
+        self._wish: Wish | None = None
+        """How an engine that was made is told which more places its run would use."""
         self.here = self.provider.is_here
         super().__init__(self.provider.inventory(), f"cluster {cluster.name}", cluster, file, tell)
         self.cluster: Cluster = cluster
@@ -131,9 +133,11 @@ class ClusterMachines(Machines):
 
     def growing(self, asks: Asks, alive: Callable[[], Sequence[Node]]) -> Growing | None:
         hosts = self.provider.hosts
-        if self.cluster.scale is None or hosts is None:
+        if hosts is not None:
+            return HostGrowth(hosts, asks, alive, self._tell) if self.cluster.scale is not None else None
+        if self._wish is None or any(need.node is not None for group in asks for need in group):
             return None
-        return Growing(hosts, asks, alive, self._tell)
+        return RayGrowth(self._wish, asks, alive, self._tell)
 
     def _start_others(self) -> None:
         try:
@@ -149,7 +153,9 @@ class ClusterMachines(Machines):
 
             environment = environment_of_items()
             return RayEngine(root, session=session, environment=environment, packages=self.on_nodes)
-        return RayEngine(root, folder=folder, session=session, packages=self.on_nodes, storage=self.storage())
+        made = RayEngine(root, folder=folder, session=session, packages=self.on_nodes, storage=self.storage())
+        self._wish = made.wish
+        return made
 
     def close(self) -> None:
         joined, self._joined = self._joined, None

@@ -13,10 +13,8 @@ from shoal.api import workloads
 from shoal.api.clusters.cluster_machines import provider_for
 from shoal.api.clusters.lifecycle import load
 from shoal.api.machines import machines
-from shoal.cluster.agent.there import ARCHIVE, NO_FILES
-from shoal.cluster.agent_calls import answer
 from shoal.cluster.base import Provider, Tell
-from shoal.cluster.head_requests import Detached
+from shoal.cluster.head_requests import Detached, HeadRun
 from shoal.cluster.local import environment_of_items
 from shoal.cluster.this_machine import Here
 from shoal.cluster.virtual import is_virtual
@@ -26,12 +24,6 @@ from shoal.store import RunSummary, ensure_own, find_home, home_for_new_runs, ma
 from shoal.store import home as kept
 from shoal.store.home import Stub
 
-THERE = ("python", "-m", "shoal.cluster.agent.there")
-ANSWER_S = 20.0
-_UNKNOWN = (RunState.QUEUED, 0.0)
-"""State and seconds of a run that its head does not know yet."""
-PAGE = b"<!DOCTYPE html>"
-"""How a report begins; a login shell may print lines of its own before it."""
 BEGIN_S = 3600.0
 
 
@@ -99,7 +91,7 @@ def _packed(folder: str) -> bytes:
     return shipment.pack(folder).data
 
 
-def resume(run: str, options: Sequence[str], tell: Tell) -> str | int:
+def resume(run: str, tell: Tell, *, failed: bool, take_over: bool, as_json: bool) -> str | int:
     """Go on with a detached run, on its cluster; with the workload's folder as it is here now. Its state then.
 
     One that has succeeded is gone on with in this terminal, as most likely there is only its summary to print: the
@@ -110,31 +102,30 @@ def resume(run: str, options: Sequence[str], tell: Tell) -> str | int:
     found = _ask_states(stub.cluster)
     _refuse_going(run, found)
     provider.up(tell)
-    if run not in found:
-        found = _states(provider)
-        _refuse_going(run, found)
     detached = provider.detached()
+    if run not in found:
+        found = detached.runs()
+        _refuse_going(run, found)
     there = detached.ship(run, _packed(os.path.dirname(stub.workload)))
+    options = [*(["--failed"] if failed else []), *(["--take-over"] if take_over else [])]
     arguments = ["resume", run, f"--cluster={there}/../../cluster.yaml", *options]
-    if "--failed" not in options and run in found and found[run][0] is RunState.SUCCEEDED:
-        return attach(arguments, run)
+    if not failed and run in found and found[run].state is RunState.SUCCEEDED:
+        return detached.attach([*arguments, *(["--json"] if as_json else [])])
     return _submit(detached, stub, arguments, there)
 
 
-def _refuse_going(run: str, found: Mapping[str, tuple[RunState, float]]) -> None:
+def _refuse_going(run: str, found: Mapping[str, HeadRun]) -> None:
     """Only while its head says so: one that the head does not know is gone, whatever was last heard of it."""
-    state = found[run][0] if run in found else None
-    if state is not None and state.is_active:
+    if run in found and found[run].state.is_active:
         raise RunLocked(
-            f"Run {run} is {state} on its cluster.",
+            f"Run {run} is {found[run].state} on its cluster.",
             hint=f"Look at it: shoal logs {run} -f. End it: shoal stop {run}. Forget it: shoal rm {run}.",
         )
 
 
-def attach(arguments: Sequence[str], run: str) -> int:
+def attach(run: str, arguments: Sequence[str]) -> int:
     """Give a command about a detached run to its head; what it says is said here. Its exit code."""
-    provider = _provider(_stub(run).cluster)
-    return provider.door().attach([*THERE, "shoal", provider.detached().key, *arguments])
+    return _detached(run).attach(arguments)
 
 
 def follow(run: str, as_json: bool) -> int:
@@ -142,17 +133,17 @@ def follow(run: str, as_json: bool) -> int:
 
     The exit code of the run.
     """
-    provider = _provider(_stub(run).cluster)
-    _wait_until_known(run, provider)
-    provider.door().attach([*THERE, "aside", provider.detached().key, "logs", run, "--follow"])
-    return attach(["show", run, "--summary", *(["--json"] if as_json else [])], run)
+    detached = _detached(run)
+    _wait_until_known(run, detached)
+    detached.attach(["logs", run, "--follow"], aside=True)
+    return detached.attach(["show", run, "--summary", *(["--json"] if as_json else [])])
 
 
-def _wait_until_known(run: str, provider: Provider) -> None:
+def _wait_until_known(run: str, detached: Detached) -> None:
     """Its driver may have to install packages first."""
     here = Here()
     until = here.now() + BEGIN_S
-    while _states(provider).get(run, _UNKNOWN)[0] is RunState.QUEUED:
+    while detached.runs().get(run, HeadRun()).state is RunState.QUEUED:
         if here.now() > until:
             raise ClusterError(
                 f"{run} did not begin within {BEGIN_S:g} s.", hint=f"Look with: shoal show {run}"
@@ -173,18 +164,14 @@ def get(run: str, item: str | None, to: str | None) -> str:
     target = os.path.join(Here().folder, to or (f"{run}-{item}" if item else run))
     if os.path.lexists(target):
         raise SpecError(f"{target} exists already.", hint="Name another folder with --to.")
-    provider = _provider(_stub(run).cluster)
-    done = provider.door().run([*THERE, "tar", provider.detached().key, run, *([item] if item else [])])
-    if done.code == NO_FILES:
+    try:
+        archive = _detached(run).files(run, item)
+    except ClusterError as error:
+        raise ClusterError(f"The files could not be fetched: {error}", hint=error.hint) from error
+    if archive is None:
         raise NotFound(
             f"{item or f'No item of {run}'} left {'no ' if item else ''}files.",
             hint=f"Where a run put its output is `results` of: shoal show {run} --json",
-        )
-    _, mark, archive = done.output.partition(ARCHIVE)
-    if done.code != 0 or not mark:
-        words = done.errors.decode("utf-8", "replace").strip().splitlines()
-        raise ClusterError(
-            f"The files could not be fetched: {words[-1] if words else 'the head said nothing'}"
         )
     _unpack(archive, target)
     return target
@@ -192,32 +179,20 @@ def get(run: str, item: str | None, to: str | None) -> str:
 
 def report(run: str) -> str:
     """Have the report of a detached run written where it is, and bring a copy of it; the path of the copy."""
-    provider = _provider(_stub(run).cluster)
-    command = [*THERE, "shoal", provider.detached().key, "report", run, "--print"]
-    done = provider.door().run(command)
-    _, mark, rest = done.output.partition(PAGE)
-    if done.code != 0 or not mark:
-        raise ClusterError(f"The report could not be fetched: {_said(done.errors)}")
     try:
-        return kept.keep_report(_home(), run, mark + rest)
+        page = _detached(run).report(run)
+    except ClusterError as error:
+        raise ClusterError(f"The report could not be fetched: {error}", hint=error.hint) from error
+    try:
+        return kept.keep_report(_home(), run, page.encode())
     except OSError as error:
         raise FileError(f"{error.filename} cannot be written: {error.strerror or error}.") from error
-
-
-def _said(errors: bytes) -> str:
-    """The sentence in what a command on the head said; a login shell may have said more."""
-    lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
-    ours = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
-    return [*lines[-1:], *ours][-1] if lines else "the head said nothing"
 
 
 def _unpack(archive: bytes, target: str) -> None:
     try:
         with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
             opened.extractall(target, filter=_within)
-    except tarfile.TarError as error:
-        shutil.rmtree(target, ignore_errors=True)
-        raise ClusterError(f"The files did not arrive whole: {error}.", hint="Try again.") from error
     except OSError as error:
         shutil.rmtree(target, ignore_errors=True)
         raise FileError(
@@ -238,18 +213,13 @@ def remove(run: str, tell: Tell) -> str:
     """Delete a detached run where it is, and what is known of it here; only that, where its head cannot be asked."""
     stub = _stub(run)
     try:
-        provider = _provider(stub.cluster)
-        detached = provider.detached()
-        done = provider.door().run([*THERE, "shoal", detached.key, "rm", run])
+        _provider(stub.cluster).detached().remove(run)
+    except AgentRefused:
+        raise
     except (ClusterError, SpecError) as error:
         tell(
             f"{run} is forgotten here. What there may be of it on its cluster stays, as that cannot be asked: {error}"
         )
-        kept.forget(_home(), run)
-        return run
-    if done.code != 0 and b"There is no run" not in done.errors:
-        raise ClusterError(done.errors.decode("utf-8", "replace").strip())
-    detached.forget(run)
     kept.forget(_home(), run)
     return run
 
@@ -261,8 +231,7 @@ def runs() -> list[RunSummary]:
     for cluster in {stub.cluster for stub in found if not stub.state.has_ended}:
         states = _ask_states(cluster)
         for stub in [stub for stub in found if stub.cluster == cluster and stub.run in states]:
-            state, seconds = states[stub.run]
-            found[found.index(stub)] = new = stub._replace(state=state, seconds=seconds)
+            found[found.index(stub)] = new = stub._replace(**states[stub.run]._asdict())
             kept.keep(home, new)
     return [
         RunSummary(
@@ -272,19 +241,17 @@ def runs() -> list[RunSummary]:
     ]
 
 
-def _ask_states(cluster: str) -> dict[str, tuple[RunState, float]]:
+def _ask_states(cluster: str) -> dict[str, HeadRun]:
     """As far as they can be known."""
     try:
-        return _states(_provider(cluster))
+        return _provider(cluster).detached().runs()
     except (ClusterError, SpecError):
         return {}
 
 
-def _states(provider: Provider) -> dict[str, tuple[RunState, float]]:
-    """State and seconds of the runs that are on a cluster, by run."""
-    done = provider.door().run([*THERE, "runs", provider.detached().key], timeout_s=ANSWER_S)
-    told = answer(done.output, done.errors)
-    return {each["run"]: (RunState(each["state"]), each["seconds"]) for each in told}
+def _detached(run: str) -> Detached:
+    """The detached runs of the cluster that has this one."""
+    return _provider(_stub(run).cluster).detached()
 
 
 def _provider(cluster: str) -> Provider:

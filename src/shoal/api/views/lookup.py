@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 
@@ -166,6 +165,8 @@ def _copy(source: str, target: str) -> str:
         raise SpecError(f"{target} exists already.", hint="Name another folder with --to.")
     if os.path.islink(source) or not os.path.isdir(source):
         raise NotFound(f"{source} is no folder any more: the item put something else in its place.")
+    import shutil
+
     shutil.copytree(source, target, symlinks=True, ignore=_special)
     return target
 

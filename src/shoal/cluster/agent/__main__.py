@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from shoal.cluster.agent import host_facts, jobs, notebook, ray_node, there
-from shoal.cluster.agent.requests import ANSWER, NodeRequest, node_folder
+from shoal.cluster.agent.requests import ANSWER, NodeRequest, node_folder, unknown_task
 from shoal.cluster.agent.round_trips import latency
 from shoal.errors import ClusterError, ShoalError
 
@@ -24,19 +22,6 @@ def _receive(request: Mapping[str, Any]) -> Any:
     return jobs.receive(
         request["key"], request["run"], sys.stdin.buffer.read(), request["as_cluster"], new=new
     )
-
-
-def _submit(request: Mapping[str, Any]) -> Any:
-    return jobs.submit(request)
-
-
-def _forget(request: Mapping[str, Any]) -> Any:
-    """What was shipped for a run that is removed."""
-    shutil.rmtree(there.workload_folder(request["key"], request["run"]), ignore_errors=True)
-    job = there.job_file(request["key"], request["run"])
-    for path in (there.lock_file(job), there.begun_file(job)):
-        with suppress(OSError):
-            os.unlink(path)
 
 
 def _notebook(request: Mapping[str, Any]) -> Any:
@@ -50,10 +35,6 @@ def _notebook(request: Mapping[str, Any]) -> Any:
 
 def _probe(request: Mapping[str, Any]) -> Any:
     return host_facts.host_facts()._asdict()
-
-
-def _latency(request: Mapping[str, Any]) -> Any:
-    return latency(**request)
 
 
 def _start(request: Mapping[str, Any]) -> Any:
@@ -81,16 +62,23 @@ def _hold(request: Mapping[str, Any]) -> Any:
     return _stop(request)
 
 
+def _by_name(do: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+    return lambda request: do(**request)
+
+
 TASKS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "probe": _probe,
-    "latency": _latency,
+    "latency": _by_name(latency),
     "start": _start,
     "look": _look,
     "stop": _stop,
     "hold": _hold,
     "receive": _receive,
-    "submit": _submit,
-    "forget": _forget,
+    "submit": jobs.submit,
+    "runs": _by_name(there.runs),
+    "files": _by_name(there.files),
+    "report": _by_name(there.report),
+    "remove": _by_name(there.remove),
     "notebook": _notebook,
 }
 
@@ -107,7 +95,10 @@ def main() -> int:
     line = sys.stdin.buffer.readline()
     try:
         request = json.loads(line)
-        answer = {"ok": TASKS[request.pop("do")](request)}
+        task = request.pop("do")
+        if task not in TASKS:
+            raise unknown_task(task)
+        answer = {"ok": TASKS[task](request)}
     except ShoalError as error:
         answer = {"error": str(error), "hint": error.hint}
     except OSError as error:

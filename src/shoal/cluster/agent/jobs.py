@@ -73,14 +73,14 @@ def submit(request: Mapping[str, Any]) -> str:
         except (RuntimeError, OSError) as error:
             raise ClusterError(f"Ray takes no jobs on the head: {error}") from error
         name = f"{request['run']}-{secrets.token_hex(3)}"
-        begun = there.begun_file(job)
+        answer = there.answer_file(job)
         with suppress(FileNotFoundError):
-            os.unlink(begun)
+            os.unlink(answer)
         client.submit_job(
             entrypoint=shlex.join([sys.executable, "-m", "shoal.cluster.agent.there", "job", job]),
             submission_id=name,
         )
-        return wait_until_begun(client, name, lambda: os.path.exists(begun))
+        return wait_until_begun(client, name, lambda: _answer(answer))
 
 
 def _find_ray(request: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -104,15 +104,28 @@ def _write_job(request: Mapping[str, Any], home: str) -> str:
     return path
 
 
+def _answer(path: str) -> Mapping[str, Any]:
+    """What the driver answered; nothing as long as it did not."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            answer: Mapping[str, Any] = json.load(file)
+            return answer
+    except FileNotFoundError:
+        return {}
+
+
 def wait_until_begun(
-    client: Any, name: str, has_begun: Callable[[], bool], patience_s: float = PATIENCE_S
+    client: Any, name: str, ask: Callable[[], Mapping[str, Any]], patience_s: float = PATIENCE_S
 ) -> str:
-    """What `submit` promises, of a job that was submitted."""
+    """What `submit` promises, of a job that was submitted; `ask` gives what its driver answered."""
     until = time.monotonic() + patience_s
     while True:
         status = client.get_job_status(name)
-        if has_begun() or str(status) == "SUCCEEDED":
+        answer = ask()
+        if "ok" in answer or str(status) == "SUCCEEDED":
             return "running"
+        if status.is_terminal() and "error" in answer:
+            raise ClusterError(answer["error"], hint=answer["hint"])
         if status.is_terminal():
             raise ClusterError(_last_words(client.get_job_logs(name)))
         if time.monotonic() >= until:
@@ -128,6 +141,4 @@ def wait_until_begun(
 
 def _last_words(log: str) -> str:
     lines = [line.rstrip() for line in log.splitlines() if line.strip()]
-    errors = [number for number, line in enumerate(lines) if line.startswith("Error:")]
-    told = lines[errors[-1] :] if errors else lines[-TOLD_LINES:]
-    return "\n".join(told).removeprefix("Error: ") or "its driver ended and said nothing"
+    return "\n".join(lines[-TOLD_LINES:]) or "its driver ended and said nothing"

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from shoal.errors import AgentRefused
 from shoal.files import own_folder
 
 LONGEST_FOLDER = 40
@@ -70,6 +71,14 @@ class NodeFacts(NamedTuple):
     processes: tuple[int, ...] = ()
     has: Mapping[str, Any] = {}
     """The host's facts as they were when it started."""
+
+
+def unknown_task(task: str) -> AgentRefused:
+    """The error for a request that an agent does not know."""
+    return AgentRefused(
+        f"The Shoal there is older than this one: it does not know the request {task!r}.",
+        hint="Install the same version of Shoal there as here.",
+    )
 
 
 def base_folder() -> str:

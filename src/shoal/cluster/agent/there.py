@@ -1,33 +1,31 @@
-"""`python -m shoal.cluster.agent.there`: Shoal's own commands on a head, with the runs that were detached to it.
+"""Runs that were detached to this head: where they are kept, and what an agent does with them.
 
-job FILE             what a detached run's driver is started with: the file says in which folder, with which variables
-shoal KEY ARGUMENT...   one command about the runs of the cluster KEY
+`python -m shoal.cluster.agent.there` runs Shoal's own commands with them:
+
+job FILE                the driver of a detached run: the file says in which folder, with which variables
+shoal KEY ARGUMENT...   one command about the runs of the cluster KEY, on this terminal
 aside KEY ARGUMENT...   the same, but all that it prints is on stderr
-runs KEY             the runs of the cluster KEY, as an agent answers; `queued` are those that get ready
-tar KEY RUN [ITEM]   what a run, or one of its items, left behind: an archive on stdout, behind a line that says so
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from shoal import namespaces
-from shoal.cluster.agent.requests import ANSWER
-from shoal.model.marks import BEGUN_VARIABLE
+from shoal.errors import ClusterError
+from shoal.model.marks import ANSWER_VARIABLE
 
-ARCHIVE = b"shoal-archive:\n"
-"""What comes before an archive; a login shell may print lines of its own before it."""
 LOCK = ".lock"
-NO_FILES = 4
-"""The exit code where there is nothing to make an archive of."""
 
 
 def data_folder(key: str) -> str:
@@ -60,9 +58,9 @@ def lock_file(job: str) -> str:
     return job.removesuffix(".json") + LOCK
 
 
-def begun_file(job: str) -> str:
-    """What a driver makes when its run has begun, beside the file of its job."""
-    return job.removesuffix(".json") + ".begun"
+def answer_file(job: str) -> str:
+    """Where a driver says that its run has begun, or why it cannot, beside the file of its job."""
+    return job.removesuffix(".json") + ".answer"
 
 
 def drivers(key: str) -> list[str]:
@@ -90,6 +88,56 @@ def _is_held(path: str) -> bool:
     return False
 
 
+def runs(key: str) -> list[dict[str, Any]]:
+    """The runs of a cluster, as `shoal ls` has them; `queued` are those whose drivers get ready."""
+    found: list[dict[str, Any]] = _document(key, "ls")
+    begun = {each["run"] for each in found}
+    ready = [{"run": run, "state": "queued", "seconds": 0.0} for run in drivers(key) if run not in begun]
+    return [*found, *ready]
+
+
+def files(key: str, run: str, item: str | None) -> int | None:
+    """Print what a run, or one of its items, left behind as an archive: its size. None where they left nothing."""
+    folder = os.path.join(run_folder(key, run), "items", *([item] if item else []))
+    if not os.path.isdir(folder):
+        return None
+    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
+        archive.add(folder, arcname=".")
+    return math.ceil(archive.offset / tarfile.RECORDSIZE) * tarfile.RECORDSIZE
+
+
+def report(key: str, run: str) -> str:
+    """Write the report of a run into its folder: the page itself."""
+    with open(_document(key, "report", run)["report"], encoding="utf-8", newline="") as page:
+        return page.read()
+
+
+def remove(key: str, run: str) -> None:
+    """Delete a run, and what was shipped for it. One that is being driven is refused; one that is gone is no error."""
+    if os.path.isfile(os.path.join(run_folder(key, run), "run.db")):
+        _document(key, "rm", run)
+    shutil.rmtree(workload_folder(key, run), ignore_errors=True)
+    job = job_file(key, run)
+    for path in (lock_file(job), answer_file(job)):
+        with suppress(OSError):
+            os.unlink(path)
+
+
+def _document(key: str, *arguments: str) -> Any:
+    """What a command of Shoal's own says about the runs of a cluster with `--json`."""
+    command = [sys.executable, "-m", "shoal", *arguments, "--json"]
+    done = subprocess.run(
+        command, env=_environment(key), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False
+    )
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        raise ClusterError(f"`shoal {arguments[0]}` ended with code {done.returncode} on the head.") from None
+    if done.returncode != 0:
+        raise ClusterError(found["error"], hint=found["hint"])
+    return found
+
+
 def _shoal(arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     os.execve(sys.executable, [sys.executable, "-m", "shoal", *arguments], environment)
 
@@ -105,50 +153,22 @@ def _job(file: str) -> NoReturn:
     os.chdir(job["folder"])
     given = job["environment"] if job["environment"] is not None else os.environ
     ray = {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
-    ours = {"SHOAL_HOME": job["home"], BEGUN_VARIABLE: begun_file(file)}
+    ours = {"SHOAL_HOME": job["home"], ANSWER_VARIABLE: answer_file(file)}
     _shoal(job["arguments"], {**given, **ray, **ours})
 
 
-def _command(key: str, arguments: Sequence[str]) -> NoReturn:
-    _shoal(arguments, {**os.environ, "SHOAL_HOME": home_folder(key)})
+def _environment(key: str) -> dict[str, str]:
+    return {**os.environ, "SHOAL_HOME": home_folder(key)}
 
 
-def _runs(key: str) -> int:
-    environment = {**os.environ, "SHOAL_HOME": home_folder(key)}
-    command = [sys.executable, "-m", "shoal", "ls", "--json"]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=False)
-    found = json.loads(done.stdout)
-    if done.returncode == 0:
-        begun = {each["run"] for each in found}
-        ready = [{"run": run, "state": "queued", "seconds": 0.0} for run in drivers(key) if run not in begun]
-        found = {"ok": [*found, *ready]}
-    print(ANSWER + json.dumps(found))  # noqa: T201
-    return 0
-
-
-def _tar(key: str, run: str, item: str | None = None) -> int:
-    folder = os.path.join(run_folder(key, run), "items", *([item] if item else []))
-    if not os.path.isdir(folder):
-        return NO_FILES
-    sys.stdout.buffer.write(ARCHIVE)
-    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
-        archive.add(folder, arcname=".")
-    return 0
-
-
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> NoReturn:
     task, first, *rest = arguments
     if task == "job":
         _job(first)
-    if task == "shoal":
-        _command(first, rest)
     if task == "aside":
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        _command(first, rest)
-    if task == "runs":
-        return _runs(first)
-    return _tar(first, *rest)
+    _shoal(rest, _environment(first))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

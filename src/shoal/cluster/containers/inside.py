@@ -7,7 +7,7 @@ import os
 from shoal.cluster.base import Door, Joined
 from shoal.cluster.containers.container_groups import described
 from shoal.cluster.containers.kuberay import DASHBOARD_PORT
-from shoal.cluster.head_requests import Detached, ask_through
+from shoal.cluster.head_requests import Detached
 from shoal.errors import ClusterError
 from shoal.spec import Cluster
 
@@ -25,4 +25,4 @@ def join(name: str, where: str, target: str) -> Joined:
 def detached(name: str, cluster: Cluster, door: Door) -> Detached:
     """The runs that were handed to it, through its head's door."""
     ray = {"dashboard": f"127.0.0.1:{DASHBOARD_PORT}"}
-    return Detached(name, ask_through(door), described(cluster), ray)
+    return Detached(name, door, described(cluster), ray)

@@ -14,13 +14,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NoReturn
 
-from shoal.engine.base import Reservation
 from shoal.engine.inline.surroundings import Surroundings, hearing_interrupts
-from shoal.engine.reservations import Leases, Reservations
+from shoal.engine.reservations import Leases, SharedNodes
 from shoal.engine.workers import messages, reporting
-from shoal.engine.workers.facts import THIS_MACHINE, Facts
 from shoal.engine.workers.harness import ERROR_LENGTH, Harness
-from shoal.engine.workers.runner import Runner
+from shoal.engine.workers.runner import THIS_MACHINE, Facts, Runner
 from shoal.engine.workers.worker import enter, make_runner, reports_of, set_variables
 from shoal.engine.workers.worker_links import Known
 from shoal.model import (
@@ -34,7 +32,6 @@ from shoal.model import (
     ItemState,
     LogSlice,
     LostCause,
-    Need,
     Node,
     Outcome,
     Place,
@@ -86,7 +83,7 @@ class _Worker(Known):
         os.close(self.log_fd)
 
 
-class InlineEngine:
+class InlineEngine(SharedNodes):
     """Keeps the `Engine` contract but for isolation. `root` is the run's folder, `leases` the table for these nodes."""
 
     name = "inline"
@@ -94,45 +91,12 @@ class InlineEngine:
     stagger_s = 0.0
 
     def __init__(self, nodes: Sequence[Node], root: str, leases: Leases, *, session: str = "0") -> None:
-        self._nodes = list(nodes)
+        super().__init__(list(nodes), leases)
         self._root = root
         self._session = session
-        self._reservations = Reservations(leases)
-        self._leases = leases
-        self._offset = time.time() - time.monotonic()
         self._workers: dict[int, _Worker] = {}
         self._numbers = 0
-        self._events: list[Event] = []
         os.makedirs(os.path.join(root, "logs"), exist_ok=True)
-
-    def nodes(self) -> Sequence[Node]:
-        return self._nodes
-
-    def capacity(self, need: Need) -> int:
-        return self._reservations.capacity(need, self._nodes)
-
-    def now(self) -> float:
-        return self._offset + time.monotonic()
-
-    # Places.
-
-    def reserve(
-        self,
-        needs: Sequence[Need],
-        deadline_s: float | None,
-        *,
-        together: bool = False,
-        lasts_s: float | None = None,
-    ) -> Reservation:
-        return self._reservations.reserve(
-            needs, deadline_s, self._nodes, self.now(), together=together, lasts_s=lasts_s
-        )
-
-    def cancel_reservation(self, reservation: int) -> None:
-        self._reservations.cancel(reservation)
-
-    def release(self, place: Place) -> None:
-        self._reservations.give(place)
 
     # What workers are told. An item that runs is in `wait`: nothing of this comes in between.
 
@@ -177,8 +141,7 @@ class InlineEngine:
         while True:
             now = self.now()
             if now >= self._reservations.next_tick():
-                held = {number: worker.place for number, worker in self._workers.items()}
-                self._events.extend(self._reservations.tick(now, held, self._nodes))
+                self._tick({number: worker.place for number, worker in self._workers.items()}, now)
             if self._events or any(map(self._advance, list(self._workers.values()))) or now >= until:
                 events, self._events = self._events, []
                 return events
@@ -203,7 +166,7 @@ class InlineEngine:
 
     def _start(self, worker: _Worker) -> None:
         began = self.now()
-        factory, (_, _, need, devices) = worker.factory, worker.place
+        factory, need, devices = worker.factory, worker.place.need, worker.place.devices
         log = os.path.join(self._root, worker.log_file)
         setup = messages.Setup(
             worker.number, factory, log, need.cpu, need.memory_bytes, self._root, devices=devices

@@ -9,18 +9,16 @@ import socket
 import time
 from collections.abc import Sequence
 
-from shoal.engine.base import Reservation
 from shoal.engine.local.leases import Leases, table_path
-from shoal.engine.reservations import Reservations
+from shoal.engine.reservations import SharedNodes
 from shoal.engine.workers import messages, zygote_client
-from shoal.engine.workers.facts import THIS_MACHINE
+from shoal.engine.workers.runner import THIS_MACHINE
 from shoal.engine.workers.worker_links import Connection, Known, Talking
 from shoal.model import (
     Event,
     Factory,
     ItemEnded,
     LostCause,
-    Need,
     Node,
     Place,
     WorkerLost,
@@ -53,7 +51,7 @@ class _Worker(Known):
         self.zygote = zygote
 
 
-class LocalEngine(Talking):
+class LocalEngine(SharedNodes, Talking):
     """Keeps the `Engine` contract. `root` is the run's folder: logs and items' folders go there.
 
     `scope` names the nodes: drivers with the same scope share them. `python` runs the workers, where it is not the
@@ -73,15 +71,11 @@ class LocalEngine(Talking):
         session: str = "0",
         python: str | None = None,
     ) -> None:
-        self._nodes = list(nodes)
+        super().__init__(list(nodes), Leases(nodes, scope, table_path(), os.path.basename(root)))
         self._root = root
         self._session = session
         self._python = python
-        self._offset = time.time() - time.monotonic()
-        self._leases = Leases(nodes, scope, table_path(), os.path.basename(root))
         self._workers: dict[int, _Worker] = {}
-        self._reservations = Reservations(self._leases)
-        self._events: list[Event] = []
         self._selector = selectors.DefaultSelector()
         self._zygote: zygote_client.ZygoteClient | None = None
         """The one that new workers are forked from, while none is suspected."""
@@ -94,39 +88,6 @@ class LocalEngine(Talking):
         self._busy = False
         self._closed = False
         os.makedirs(os.path.join(root, "logs"), exist_ok=True)
-
-    def nodes(self) -> Sequence[Node]:
-        return self._nodes
-
-    def capacity(self, need: Need) -> int:
-        return self._reservations.capacity(need, self._nodes)
-
-    def now(self) -> float:
-        return self._offset + time.monotonic()
-
-    # Places.
-
-    def reserve(
-        self,
-        needs: Sequence[Need],
-        deadline_s: float | None,
-        *,
-        together: bool = False,
-        lasts_s: float | None = None,
-    ) -> Reservation:
-        return self._reservations.reserve(
-            needs, deadline_s, self._nodes, self.now(), together=together, lasts_s=lasts_s
-        )
-
-    def cancel_reservation(self, reservation: int) -> None:
-        self._reservations.cancel(reservation)
-
-    def release(self, place: Place) -> None:
-        self._reservations.give(place)
-
-    def _tick(self) -> None:
-        held = {number: worker.place for number, worker in self._workers.items()}
-        self._events.extend(self._reservations.tick(self.now(), held, self._nodes))
 
     # Workers.
 
@@ -199,7 +160,7 @@ class LocalEngine(Talking):
         while True:
             now = self.now()
             if now >= self._reservations.next_tick():
-                self._tick()
+                self._tick({number: worker.place for number, worker in self._workers.items()}, now)
             if self._events:
                 break
             left = min(until, self._reservations.next_tick(), now + LOOK_S) - now

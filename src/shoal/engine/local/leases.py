@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from glob import escape, glob
 from itertools import count
 from typing import Any
 
@@ -50,11 +49,25 @@ def numbered(path: str, protocol: object = PROTOCOL) -> str:
 def ensure_understood(scope: str) -> None:
     """Raise `CannotPlace` where a driver that keeps another protocol is at work on these nodes."""
     path = table_path()
-    for other in {path, *glob(numbered(escape(path), "*"))} - {numbered(path)}:
+    for other in _tables(path) - {numbered(path)}:
         with suppress(OSError), open(other, "rb") as file:
             for entry in _parse(file.read()).values():
                 if _is_alive(entry) and entry["scope"] == scope:
                     raise other_protocol("this machine", f"process {entry['pid']}")
+
+
+def _tables(path: str) -> set[str]:
+    """Where tables of any protocol may be."""
+    folder, name = os.path.split(path)
+    root, extension = os.path.splitext(name)
+    with suppress(OSError):
+        found = os.listdir(folder)
+        return {path} | {
+            os.path.join(folder, each)
+            for each in found
+            if each.startswith(f"{root}-") and each.endswith(extension)
+        }
+    return {path}
 
 
 def holders(scope: str, run: str) -> list[str]:
@@ -112,6 +125,10 @@ class Leases:
         if self._claim.drop(place.id) is not None:
             with self._table():
                 pass
+
+    def expect(self, place: Place, seconds: float, now: float) -> None:
+        if (hold := self._claim.holds.get(place.id)) is not None:
+            self._claim.hold(hold._replace(until=now + seconds))
 
     def close(self) -> None:
         self._claim = Claim()
@@ -190,8 +207,8 @@ class Leases:
 
 
 def _hold(entry: list[Any]) -> Hold:
-    (number, host, need, devices), *rest = entry
-    return Hold(Place(number, host, Need(*need), tuple(devices)), *rest)
+    (number, host, need, devices, lent), *rest = entry
+    return Hold(Place(number, host, Need(*need), tuple(devices), lent), *rest)
 
 
 def _ask(entry: list[Any]) -> Ask:

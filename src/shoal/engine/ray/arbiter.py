@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,13 +14,14 @@ from ray.exceptions import RayActorError, RayError
 
 from shoal.engine import arbitration
 from shoal.engine.claims import PROTOCOL, Ask, Claim, Hold, Table, other_protocol
+from shoal.engine.ray import autoscaler
 from shoal.engine.ray import nodes as ray_nodes
 from shoal.engine.ray.groups import Groups
 from shoal.engine.ray.link import Link
 from shoal.engine.ray.nodes import Free
 from shoal.engine.reservations import Settled
 from shoal.engine.room import Rooms
-from shoal.model import Node, Place
+from shoal.model import Need, Node, Place
 
 ANY_NAME = "shoal-arbiter"
 NAME = f"{ANY_NAME}-{PROTOCOL}"
@@ -28,6 +30,9 @@ SILENT_S = 15.0
 """Seconds of silence after which a driver counts as gone, and its leases are free."""
 ASK_S = 1.0
 """How often a driver that waits for nothing asks whether others are owed something."""
+WISH_S = 2.0
+"""How often, while somebody wishes for nodes, it is looked whether that driver is still there; and how often a driver
+looks whether there is somebody who could add nodes, as long as there is nobody."""
 OTHERS_S = 5.0
 """How long an arbiter of another protocol may take to say whether it is in use."""
 SETTLE_S = 0.3
@@ -53,6 +58,11 @@ class Arbiter:
         """As a driver saw them last."""
         self._preparing: dict[str, float] = {}
         """Hosts that get ready for work, and when that was last said."""
+        self._others: Sequence[Need] = ()
+        """What programs other than Shoal use of each node, as a driver saw it last."""
+        self._wishes: dict[str, Sequence[Need]] = {}
+        self._requests = autoscaler.Requests()
+        self._alarm: threading.Timer | None = None
 
     def settle(
         self,
@@ -73,7 +83,9 @@ class Arbiter:
         held = [hold.place for claim in self._claims.values() for hold in claim.holds.values()]
         seen = left_for_us(nodes, held, free)
         # Without the patience that the embedded engine has: Ray starts nothing where there is no room.
-        table = Table(self._lasting.left(nodes, seen, here), self._claims, left=Rooms(seen, held))
+        ours_and_free = self._lasting.left(nodes, seen, here)
+        self._others = autoscaler.used_by_others(nodes, ours_and_free)
+        table = Table(ours_and_free, self._claims, left=Rooms(seen, held))
         granted = arbitration.grants(table, [(me, ask) for ask in ours], count(first), here)
         found = {ask.id: tuple(mine.holds[place.id] for place in places) for _, ask, places in granted}
         arbitration.recalls(table)
@@ -89,9 +101,38 @@ class Arbiter:
         before = self._hear(me, time.monotonic())
         self._claims[me] = Claim(weight, holds, [*before.asks.values(), *before.line.values()])
 
+    def expect(self, me: str, hold: Hold, seconds: float) -> Hold:
+        """A hold as it is known from now on: the driver will give it back in so many seconds."""
+        here = time.monotonic()
+        known = hold._replace(until=here + seconds)
+        self._hear(me, here).hold(known)
+        return known
+
     def prepares(self, hosts: Sequence[str]) -> None:
         """Some driver has these nodes install packages: they are not idle. To be said again before `SILENT_S`."""
         self._preparing.update(dict.fromkeys(hosts, time.monotonic()))
+
+    def wish(self, me: str, needs: Sequence[Need]) -> None:
+        """The places that the driver would use beside those it holds, on nodes that Ray's autoscaler could add."""
+        self._hear(me, time.monotonic())
+        self._wishes[me] = needs
+        self.request()
+
+    def request(self) -> None:
+        """Ask the autoscaler for what all drivers wish for now. Is called again as long as somebody does."""
+        self._forget_the_silent()
+        wished = [need for needs in self._wishes.values() for need in needs]
+        if self._alarm is None and (wished or self._requests.stands):
+            myself = ray.get_runtime_context().current_actor
+            self._alarm = threading.Timer(WISH_S, myself.look_again.remote)
+            self._alarm.daemon = True
+            self._alarm.start()
+        held = autoscaler.held_by(self._claims.values())
+        self._requests.make([*held, *self._others], wished)
+
+    def look_again(self) -> None:
+        self._alarm = None
+        self.request()
 
     def busy(self) -> list[str]:
         """The nodes that some driver holds a place on, prepares, or waits for a place on."""
@@ -108,8 +149,14 @@ class Arbiter:
         return sorted(held | wanted | self._preparing.keys())
 
     def leave(self, me: str) -> None:
+        if self._drop(me):
+            self.request()
+
+    def _drop(self, me: str) -> bool:
+        """Whether it had wishes."""
         self._claims.pop(me, None)
         self._heard.pop(me, None)
+        return bool(self._wishes.pop(me, ()))
 
     def _hear(self, me: str, now: float) -> Claim:
         self._heard[me] = now
@@ -119,7 +166,7 @@ class Arbiter:
     def _forget_the_silent(self) -> None:
         now = time.monotonic()
         for name in [name for name, at in self._heard.items() if now - at > SILENT_S]:
-            self.leave(name)
+            self._drop(name)
         for host in [host for host, at in self._preparing.items() if now - at > SILENT_S]:
             del self._preparing[host]
 
@@ -141,6 +188,9 @@ class RayLeases:
         self._gave_at = -SETTLE_S
         self._not_before = 0.0
         self._wait_s = RETRY_S
+        self._is_scaled = False
+        """Whether the cluster is known to have an autoscaler."""
+        self._look_at = 0.0
         self._arbiter = link.call(find_or_make)
 
     def changed(self) -> bool:
@@ -168,11 +218,24 @@ class RayLeases:
             self._groups.give(place)
             self._tell()
 
+    def expect(self, place: Place, seconds: float, now: float) -> None:
+        if place.id in self._held:
+            self._held[place.id] = self._ask("expect", self._held[place.id], seconds)
+
     def close(self) -> None:
         self._held.clear()
         self._groups.clear()
         if not self._link.lost:
-            self._arbiter.leave.remote(self._name)
+            self._link.tell(self._get, "leave", [])
+
+    def wish(self, needs: Sequence[Need]) -> bool:
+        now = time.monotonic()
+        if not self._is_scaled and now >= self._look_at:
+            self._look_at = now + WISH_S
+            self._is_scaled = self._link.call(autoscaler.is_there)
+        if self._is_scaled:
+            self._link.tell(self._get, "wish", [list(needs)])
+        return self._is_scaled
 
     def _use(self, used: Collection[int]) -> None:
         """Tell which places have workers, where that has changed."""

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 import ray
 from ray.exceptions import RayError
 
-from shoal.engine.base import Reservation
 from shoal.engine.ray import nodes as ray_nodes
 from shoal.engine.ray import shipment
 from shoal.engine.ray.actor import WorkerActor
@@ -23,7 +22,7 @@ from shoal.engine.ray.groups import Groups
 from shoal.engine.ray.link import Link
 from shoal.engine.ray.node_packages import NodePackages
 from shoal.engine.ray.remote_worker import Arrivals, RemoteWorker
-from shoal.engine.reservations import Reservations
+from shoal.engine.reservations import SharedNodes
 from shoal.engine.workers.messages import FREIGHT, End, Exit, Freight, Note, Now, Order, Setup
 from shoal.engine.workers.worker import encoded
 from shoal.engine.workers.worker_links import Talking
@@ -55,7 +54,7 @@ PATIENCE_S = 20.0
 """How long the run's folder may refuse what workers send (a full disk) before the run ends."""
 
 
-class RayEngine(Talking):
+class RayEngine(SharedNodes, Talking):
     """Keeps the `Engine` contract on the cluster that this process is connected to (`ray.init` was called).
 
     `root` is the run's folder here: what workers write to their logs and leave in items' folders is brought there.
@@ -65,6 +64,7 @@ class RayEngine(Talking):
     When the head of the cluster is lost, `ClusterLost` comes out of whatever call needs it, at the latest of `wait`.
     """
 
+    _leases: RayLeases
     name = "ray"
     latency_s = 0.01
     stagger_s = 0.6
@@ -84,17 +84,14 @@ class RayEngine(Talking):
         self._package = ray.put(shipment.pack(folder)) if folder else None
         self._session = session
         self._environment = None if environment is None else dict(environment)
-        self._offset = time.time() - time.monotonic()
         self._packages = packages
         self._link = Link(self._alive)
         self._known = self._link.nodes
-        self._nodes = [node for _, node in self._known.values()]
         self._name = f"{os.path.basename(root)}-{session}-{os.urandom(4).hex()}"
         self._groups = Groups(self._link)
-        self._leases = RayLeases(self._link, self._groups, self._name)
-        self._reservations = Reservations(self._leases)
+        leases = RayLeases(self._link, self._groups, self._name)
+        super().__init__([node for _, node in self._known.values()], leases)
         self._workers: dict[int, RemoteWorker] = {}
-        self._events: list[Event] = []
         self._numbers = 0
         self._actors_lost = 0
         self._closed = False
@@ -104,34 +101,10 @@ class RayEngine(Talking):
         alive = ray_nodes.alive()
         return alive if self._packages is None else self._packages.ready(alive)
 
-    def nodes(self) -> Sequence[Node]:
-        return self._nodes
-
-    def capacity(self, need: Need) -> int:
-        return self._reservations.capacity(need, self._nodes)
-
-    def now(self) -> float:
-        return self._offset + time.monotonic()
-
-    # Places.
-
-    def reserve(
-        self,
-        needs: Sequence[Need],
-        deadline_s: float | None,
-        *,
-        together: bool = False,
-        lasts_s: float | None = None,
-    ) -> Reservation:
-        return self._reservations.reserve(
-            needs, deadline_s, self._nodes, self.now(), together=together, lasts_s=lasts_s
-        )
-
-    def cancel_reservation(self, reservation: int) -> None:
-        self._reservations.cancel(reservation)
-
-    def release(self, place: Place) -> None:
-        self._reservations.give(place)
+    def wish(self, needs: Sequence[Need]) -> bool:
+        """Tell Ray's autoscaler which places would be used beside those that are held; it stands until another wish,
+        or until `close`. To be repeated now and then. False where the cluster has no autoscaler."""
+        return self._leases.wish(needs)
 
     # Workers.
 
@@ -215,8 +188,7 @@ class RayEngine(Talking):
             elif worker.stuck_since is not None:
                 self._go_through(worker)
         if now >= self._reservations.next_tick():
-            held = {number: worker.place for number, worker in self._workers.items()}
-            self._events.extend(self._reservations.tick(now, held, self._nodes))
+            self._tick({number: worker.place for number, worker in self._workers.items()}, now)
 
     def _look_at_nodes(self, now: float) -> None:
         before, self._known = self._known, self._link.nodes

@@ -17,9 +17,18 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from shoal.engine.workers import messages, reporting
-from shoal.engine.workers.facts import Facts
 from shoal.engine.workers.reporting import ForkedReports
-from shoal.engine.workers.runner import Broken, Cancelled, Failed, ItemFolder, NoRoom, Runner, Upcoming, Work
+from shoal.engine.workers.runner import (
+    Broken,
+    Cancelled,
+    Facts,
+    Failed,
+    ItemFolder,
+    NoRoom,
+    Runner,
+    Upcoming,
+    Work,
+)
 from shoal.model import ItemState
 
 INTERRUPT = getattr(signal, "SIGRTMIN", signal.SIGUSR2) + (5 if hasattr(signal, "SIGRTMIN") else 0)

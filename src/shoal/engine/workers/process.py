@@ -165,7 +165,9 @@ def _end_of(pid: int) -> int | None:
 def _why(status: int, log_fd: int, log_start: int) -> str:
     """The exit status in words, and the last line the command wrote, which is where programs say what was wrong."""
     words = (
-        f"exited with status {status}" if status > 0 else describe_status(status).removeprefix("the process ")
+        f"exited with status {status}"
+        if status > 0
+        else linux.describe_status(status).removeprefix("the process ")
     )
     end = os.lseek(log_fd, 0, os.SEEK_END)
     start = max(log_start, end - TAIL_BYTES)
@@ -184,21 +186,3 @@ def is_program(name: str, folder: str) -> bool:
 
 def _can_run(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
-
-
-def describe_status(status: int | None) -> str:
-    """An exit status in words."""
-    if status is None:
-        return "gone for an unknown reason"
-    if status >= 0:
-        return f"the process exited with status {status}"
-    name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
-    words = {
-        "SIGSEGV": "segmentation fault",
-        "SIGABRT": "aborted",
-        "SIGBUS": "bus error",
-        "SIGFPE": "arithmetic error",
-        "SIGILL": "illegal instruction",
-        "SIGKILL": "most likely out of memory, or somebody killed it",
-    }
-    return f"the process was killed by {name}" + (f" ({words[name]})" if name in words else "")

@@ -1,17 +1,21 @@
-"""What a worker runs, and what an item is given: its folders, a stopwatch. The same for every engine."""
+"""What a worker runs and says of itself, and what an item is given: its folders, a stopwatch. For every engine."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Protocol
 
 now = time.perf_counter
 """Seconds on a clock that only runs forward."""
+THIS_MACHINE = "127.0.0.1"
+"""The address of a worker that only this machine has to reach."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_UNTOUCHED = 1_618_033_988
+"""When a folder in which nothing was ever made was last changed, in nanoseconds: a moment that nothing else has."""
 
 
 class Upcoming(NamedTuple):
@@ -85,6 +89,29 @@ class Runner(Protocol):
 
     def run(self, work: Work) -> Mapping[str, Any] | None:
         """Do one item: its metrics, or None. Raising marks the item failed; `Failed` gives the sentence to record."""
+
+
+class Facts:
+    """What a worker says of itself when it is ready, and again when it has changed.
+
+    That is what the engine knows of this process, and over it what its runner has as `facts`, if it has any.
+    """
+
+    def __init__(self, runner: Runner, address: str, devices: Sequence[str]) -> None:
+        self._runner = runner
+        self._known = {"pid": os.getpid(), "address": address, "devices": list(devices)}
+        self._told: dict[str, Any] | None = None
+
+    def news(self) -> Mapping[str, Any] | None:
+        """All of them; None when they are as they were the last time."""
+        own = getattr(self._runner, "facts", None)
+        if own is None and self._told is not None:
+            return None  # The usual case, asked after every item.
+        facts = {**self._known, **(own or {})}
+        if facts == self._told:
+            return None
+        self._told = facts
+        return facts
 
 
 class Failed(Exception):  # noqa: N818 - a state, not an error of Shoal
@@ -170,10 +197,11 @@ class ItemFolder:
 
     def enter(self, item: str) -> str:
         """The item's own folder: empty, unless it `keeps` what an earlier attempt left."""
-        target = os.path.join(self._root, item)
+        target = f"{self._root}/{item}"
         try:
             if self._path is None:
                 os.mkdir(target)
+                os.utime(target, ns=(_UNTOUCHED, _UNTOUCHED))
             else:
                 os.rename(self._path, target)
             self._path = target
@@ -197,8 +225,12 @@ class ItemFolder:
         if self._path is None:
             return False
         try:
+            if os.stat(self._path).st_mtime_ns == _UNTOUCHED:
+                return False
             with os.scandir(self._path) as entries:
                 kept = next(entries, None) is not None
+            if not kept:
+                os.utime(self._path, ns=(_UNTOUCHED, _UNTOUCHED))
         except OSError:
             self._path = None
             return False

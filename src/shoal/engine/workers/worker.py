@@ -17,10 +17,9 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from shoal.engine.workers import linux, messages
-from shoal.engine.workers.facts import Facts
 from shoal.engine.workers.harness import ERROR_LENGTH, Harness
 from shoal.engine.workers.reporting import REPORT_VARIABLE
-from shoal.engine.workers.runner import Runner
+from shoal.engine.workers.runner import Facts, Runner
 from shoal.model import Factory
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping, Sequence
 
 from shoal.engine.workers import messages
-from shoal.engine.workers.process import describe_status
+from shoal.engine.workers.linux import describe_status
 from shoal.model import (
     Event,
     FactsChanged,

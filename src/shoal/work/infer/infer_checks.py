@@ -12,7 +12,7 @@ from shoal.spec import Infer
 from shoal.work import functions
 from shoal.work.job import not_yet
 from shoal.work.models import models
-from shoal.work.models.installed import TAKES
+from shoal.work.models.libraries import TAKES
 from shoal.work.outputs import check_output
 
 

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
@@ -22,21 +21,19 @@ from shoal.shape.pool import Guide
 from shoal.spec import Infer
 from shoal.work import outputs
 from shoal.work.infer.fingerprint import fingerprint, made_of
-from shoal.work.infer.infer_run import InferRun
+from shoal.work.infer.infer_run import InferRun, InferSource, inputs_left
 from shoal.work.infer.item_fields import COUNT, LIST
-from shoal.work.infer.source import InferSource, inputs_left
-from shoal.work.infer.tuners import Tuning
+from shoal.work.infer.tuners import MOST_ROWS, Tuning
 from shoal.work.inputs import Listing, listing
 from shoal.work.inputs.places import digest_of
-from shoal.work.job import Conclusion, Learned, Past, PoolJob
+from shoal.work.job import Conclusion, Learned, Past, PoolJob, packages_of, requirement_problems
 from shoal.work.models import models
-from shoal.work.models.installed import is_installed, knows_cuda
+from shoal.work.models.libraries import is_installed, knows_cuda
 from shoal.work.outputs.ownership import address, is_alive
 from shoal.work.protocols import Models
-from shoal.work.requirements import packages_of, read_requirements
 
 RUNNER = "shoal.work.infer.worker.runner:InferRunner"
-LOOK_S = 0.02
+LOOK_S = 0.01
 ANOTHER_MODEL = (
     "the model, or a function of the workload, changed since the run began; what was done before keeps its rows."
     " For rows of one model, run the workload again."
@@ -47,7 +44,7 @@ def prepare(spec: Infer, *, limit: int | None = None) -> InferJob:
     """Check everything that can be known to be wrong, all at once."""
     from shoal.work.infer.infer_checks import check
 
-    problems = [*check(spec), *read_requirements(spec.requirements, spec.folder)[1]]
+    problems = [*check(spec), *requirement_problems(spec)]
     if problems:
         raise several(problems)
     return InferJob(spec, limit)
@@ -90,7 +87,7 @@ class InferJob(PoolJob):
         self._resumed = False
         self.knows_packages = not spec.requirements
         """Whether workers have what is installed where Shoal runs, as far as is known."""
-        self.counted: int | None = None
+        self._counted: int | None = None
         """How many inputs there are, once somebody counted them."""
 
     @cached_property
@@ -232,6 +229,21 @@ class InferJob(PoolJob):
             now=now,
         )
 
+    def count_inputs(self, patience_s: float) -> tuple[int, bool]:
+        """How many inputs there are, and whether these are all. Blocks for so long, and once for a job."""
+        if self._counted is not None:
+            return self._counted, True
+        found, until = self.list_inputs(Past()), now() + patience_s
+        try:
+            while not found.complete() and now() < until:
+                if found.take(MOST_ROWS) is None:  # What nobody takes would keep it from going on.
+                    pause(LOOK_S)
+            if found.complete():
+                self._counted = found.found()
+            return found.found(), found.complete()
+        finally:
+            found.close()
+
     def has_more(self, past: Past) -> bool:
         found = self.list_inputs(past)
         try:
@@ -268,7 +280,7 @@ class InferJob(PoolJob):
         outputs.tidy(self.spec.output, self.spec.folder, self._run, turn)
 
     def apart(self, mark: str) -> Sequence[str]:
-        own = {**asdict(self.spec.output), "path": outputs.beside(self.spec.output.path, mark)}
+        own = {**vars(self.spec.output), "path": outputs.beside(self.spec.output.path, mark)}
         given = {key: value for key, value in own.items() if value not in (None, ())}
         return [f"output={json.dumps(given, ensure_ascii=False)}"]
 

@@ -64,7 +64,7 @@ class InferKind(Kind):
         return [f"output={json.dumps({'path': folder, **{key: each for key, each in kept.items() if each}})}"]
 
     def uses_gpu(self, module: str) -> bool:
-        from shoal.work.models.installed import knows_cuda
+        from shoal.work.models.libraries import knows_cuda
 
         return knows_cuda(module)
 
@@ -105,7 +105,7 @@ class InferKind(Kind):
     # What is said of a run.
 
     def in_words(self, document: Mapping[str, Any]) -> list[str]:
-        from shoal.work.infer.conclusion import in_words
+        from shoal.work.infer.summary import in_words
 
         return in_words(document)
 
@@ -182,8 +182,8 @@ def _point(chosen: Mapping[str, Any]) -> str:
 
 def _so_far(store: RunStore, seconds: float) -> dict[str, Any]:
     """What the items that are done come to, as the document of a run whose session has not summed it up."""
-    from shoal.work.infer.conclusion import summary
     from shoal.work.infer.item_fields import FACTS
+    from shoal.work.infer.summary import summary
     from shoal.work.outputs import total
 
     done = (record.metrics.get(FACTS) for record in store.items(("done",)))

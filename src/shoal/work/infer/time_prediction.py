@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from shoal.engine import room
-from shoal.engine.workers.runner import now
 from shoal.errors import ShoalError, SpecError
-from shoal.files import pause
 from shoal.model import Decision, Node, Plan, Prediction
 from shoal.planner.scalability import Nodes, work_s
 from shoal.units import format_number, format_share
-from shoal.work.infer.tuners import MOST_ROWS, SHORTEST_S, Tuning, machine_of
-from shoal.work.job import Learned, Past
-from shoal.work.models.installed import WITH_CUDA
+from shoal.work.infer.tuners import SHORTEST_S, Tuning, machine_of
+from shoal.work.job import Learned
+from shoal.work.models.libraries import WITH_CUDA
 
 if TYPE_CHECKING:
     from shoal.work.infer.job import InferJob
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 COUNT_S, ASKED_S = 1.0, 20.0
 """So long inputs are counted for a plan, and where somebody asks for nothing but how long it takes."""
-LOOK_S = 0.01
 SPREAD = 0.12
 """How far a run may lie from what is predicted from the last one, as a share of it."""
 RUN_IT = "run it once, or add --probe"
@@ -71,7 +68,7 @@ def outlook(job: InferJob, groups: Groups, learned: Learned, *, asked: bool = Fa
             return Outlook(None, f"this model has not been run on nodes like {node.host} before", RUN_IT)
         known[kind] = Nodes.read(rate, tuner.chosen()[1], learned[kind])
     try:
-        found, is_all = _count(job, ASKED_S if asked else COUNT_S)
+        found, is_all = job.count_inputs(ASKED_S if asked else COUNT_S)
     except ShoalError as error:
         return Outlook(None, f"the inputs cannot be listed: {str(error).rstrip('.')}", error.hint or "")
     if not is_all:
@@ -142,22 +139,6 @@ def _uncounted(job: InferJob, found: int, rate: float, *, asked: bool) -> Outloo
         return Outlook(None, why, "with --nodes N they are counted for longer")
     part = f"--set input.{job.spec.input.kind}=PATTERN"
     return Outlook(None, why, f"divide their number by that, or ask for a part of them with {part}")
-
-
-def _count(job: InferJob, patience_s: float) -> tuple[int, bool]:
-    """How many inputs there are, and whether these are all."""
-    if job.counted is not None:
-        return job.counted, True
-    listing, until = job.list_inputs(Past()), now() + patience_s
-    try:
-        while not listing.complete() and now() < until:
-            if listing.take(MOST_ROWS) is None:  # What nobody takes would keep it from going on.
-                pause(LOOK_S)
-        if listing.complete():
-            job.counted = listing.found()
-        return listing.found(), listing.complete()
-    finally:
-        listing.close()
 
 
 def plan(job: InferJob, nodes: Sequence[Node], learned: Learned) -> Plan:

@@ -10,8 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO, NamedTuple, cast
 
 from shoal.errors import SpecError
-from shoal.work.inputs.faults import one_line
-from shoal.work.inputs.places import Place
+from shoal.work.inputs.places import Place, one_line
 from shoal.work.protocols import Unreadable
 
 _GZIP = b"\x1f\x8b"

@@ -7,9 +7,8 @@ from typing import Any
 
 from shoal.spec.shared_sections import Input
 from shoal.work.inputs.base import Piece
-from shoal.work.inputs.faults import blamed
 from shoal.work.inputs.known import KnownFiles
-from shoal.work.inputs.places import Place, found_at, mark_of
+from shoal.work.inputs.places import Place, blamed, found_at, mark_of
 
 
 class FilePiece:

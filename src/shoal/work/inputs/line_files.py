@@ -13,10 +13,9 @@ from shoal.errors import FileError, NotFound, SpecError
 from shoal.files import Entry
 from shoal.spec.shared_sections import Input
 from shoal.work.inputs.base import Piece
-from shoal.work.inputs.faults import BrokenPiece, own_fault
 from shoal.work.inputs.gzip_lines import opened_lines
 from shoal.work.inputs.known import KnownRows, Range, gaps
-from shoal.work.inputs.places import Place, found_at, mark_of
+from shoal.work.inputs.places import BrokenPiece, Place, found_at, mark_of, own_fault
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,10 +10,9 @@ from typing import Any
 
 from shoal.errors import nearest
 from shoal.spec.shared_sections import Input
-from shoal.work.inputs.faults import CHANGED, blamed, one_line
 from shoal.work.inputs.gzip_lines import Unpacked
 from shoal.work.inputs.line_files import BOM, LARGEST_BYTES, SPACES
-from shoal.work.inputs.places import Place, place_of_row, text_of
+from shoal.work.inputs.places import CHANGED, Place, blamed, one_line, place_of_row, text_of
 from shoal.work.protocols import Unreadable
 
 

@@ -17,9 +17,8 @@ from shoal.errors import FileError, NotFound, Problem, SpecError, nearest, sever
 from shoal.files import Entry
 from shoal.spec.shared_sections import Input
 from shoal.work.inputs.base import Piece
-from shoal.work.inputs.faults import BrokenPiece, one_line, own_fault
 from shoal.work.inputs.known import KnownRows, gaps
-from shoal.work.inputs.places import Place, found_at, mark_of, partitions
+from shoal.work.inputs.places import BrokenPiece, Place, found_at, mark_of, one_line, own_fault, partitions
 
 LARGEST_BYTES = 64 * 1024 * 1024
 """Of several row groups in one item, as they are in memory."""

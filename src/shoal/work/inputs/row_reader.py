@@ -14,8 +14,7 @@ import pyarrow.parquet
 from pyarrow import types
 
 from shoal.spec.shared_sections import Input
-from shoal.work.inputs.faults import CHANGED, blamed, one_line
-from shoal.work.inputs.places import Place, partitions, place_of_row, text_of
+from shoal.work.inputs.places import CHANGED, Place, blamed, one_line, partitions, place_of_row, text_of
 from shoal.work.protocols import Unreadable
 
 KEPT_BYTES = 256 * 1024 * 1024

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shoal.engine.workers.runner import Failed
-from shoal.work.models.library_errors import memory_told, one_line, others_told
+from shoal.work.models.libraries import memory_told, one_line, others_told
 from shoal.work.protocols import Tensor, Unusable
 
 if TYPE_CHECKING:

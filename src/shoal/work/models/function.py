@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from shoal.engine.workers.runner import Failed
 from shoal.work import functions
 from shoal.work.models import torch_runtime
-from shoal.work.models.library_errors import memory_told, too_large
+from shoal.work.models.libraries import memory_told, too_large
 from shoal.work.protocols import Tensor, Unusable
 
 if TYPE_CHECKING:

@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Any
 from shoal.engine.workers.runner import Failed
 from shoal.work.models.batch_fit import ArrayPredictor, cast
 from shoal.work.models.file_signatures import check_file
-from shoal.work.models.installed import device_of, is_installed, missing_for, need, need_for
-from shoal.work.models.library_errors import is_out_of_memory, one_line, others_told, too_large, unusable
+from shoal.work.models.libraries import (
+    device_of,
+    is_installed,
+    is_out_of_memory,
+    missing_for,
+    need,
+    need_for,
+    one_line,
+    others_told,
+    too_large,
+    unusable,
+)
 from shoal.work.protocols import OutOfMemory, Predictor, Tensor, Unusable
 
 if TYPE_CHECKING:

@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Any
 from shoal.engine.workers.runner import Failed
 from shoal.work.models.conversions import digest_of, forget, kept, key_of
 from shoal.work.models.file_signatures import check_file
-from shoal.work.models.installed import device_of, knows_cuda, missing_for, need, need_for
-from shoal.work.models.library_errors import is_out_of_memory, one_line, others_told, too_large, unusable
+from shoal.work.models.libraries import (
+    device_of,
+    is_out_of_memory,
+    knows_cuda,
+    missing_for,
+    need,
+    need_for,
+    one_line,
+    others_told,
+    too_large,
+    unusable,
+)
 from shoal.work.protocols import OutOfMemory, Predictor, Unusable
 
 if TYPE_CHECKING:

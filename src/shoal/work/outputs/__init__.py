@@ -5,6 +5,7 @@ Knows nothing of models and inputs. Imports pyarrow where it is first needed.
 
 from __future__ import annotations
 
+from shoal.work.outputs.layout import beside, discard
 from shoal.work.outputs.ownership import (
     check_output,
     claim,
@@ -18,7 +19,6 @@ from shoal.work.outputs.ownership import (
 from shoal.work.outputs.part_tables import parts_there, rows, rows_of_part, table
 from shoal.work.outputs.parts import NOWHERE, Crumbs, Ends, PartWriter, document_of, facts_of
 from shoal.work.outputs.publication import Totals, finish, tidy, total
-from shoal.work.outputs.retirement import beside, discard
 
 __all__ = [
     "NOWHERE",

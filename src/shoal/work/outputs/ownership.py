@@ -29,10 +29,10 @@ from shoal.work.outputs.layout import (
     part_key,
     published_prefix,
     remove,
+    retire,
     successor_key,
     turns_prefix,
 )
-from shoal.work.outputs.retirement import retire
 
 FIRST = FirstTurn()
 _TRIES = 10

@@ -31,14 +31,15 @@ from shoal.work.outputs.layout import (
     part_key,
     published_key,
     published_prefix,
+    put_back,
     remove,
+    retire,
     schema_key,
     turns_prefix,
 )
 from shoal.work.outputs.ownership import FIRST, ensure_ours, replace
 from shoal.work.outputs.part_tables import ItemErrors, combine, read_table
 from shoal.work.outputs.parts import METADATA, encoded, facts_of, part_document
-from shoal.work.outputs.retirement import put_back, retire
 from shoal.work.outputs.schemas import decoded, final, was_widened
 from shoal.work.protocols import Facts
 

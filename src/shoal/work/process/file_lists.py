@@ -11,8 +11,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from shoal.errors import FileError, NotFound, SpecError
 from shoal.files import is_url
-from shoal.work.inputs.faults import one_line
-from shoal.work.inputs.places import Place, files_at, mark_of
+from shoal.work.inputs.places import Place, files_at, mark_of, one_line
 from shoal.work.process.ranges import cut
 from shoal.work.process.record import BadRecord, Range
 

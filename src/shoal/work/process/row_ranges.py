@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, BinaryIO
 
-from shoal.work.inputs.faults import one_line
-from shoal.work.inputs.places import partitions
+from shoal.work.inputs.places import one_line, partitions
 from shoal.work.process.line_source import Line, Lines
 from shoal.work.process.record import LARGEST_BYTES, ROW, BadRecord, Extent, Headers, Range
 from shoal.work.protocols import Unreadable

@@ -9,8 +9,7 @@ from typing import BinaryIO, cast
 
 from shoal.files import Storage, is_url
 from shoal.files.base import PIECE_BYTES
-from shoal.work.inputs.faults import CHANGED, blamed
-from shoal.work.inputs.places import Place, Places, mark_of
+from shoal.work.inputs.places import CHANGED, Place, Places, blamed, mark_of
 from shoal.work.process.record import LARGEST_BYTES, Range
 from shoal.work.protocols import Unreadable
 

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
-from shoal.engine.workers.process import is_program
 from shoal.errors import Problem, nearest
 from shoal.spec import Cell, Sweep
 from shoal.spec.command import placeholders, template
@@ -86,6 +85,8 @@ def _script(command: str, folder: str, *, installs: bool) -> list[Problem]:
 
     With `installs`, a program without a path may be one of a package that is yet to be installed.
     """
+    from shoal.engine.workers.process import is_program
+
     arguments = template(command)
     program = arguments[0][0] if len(arguments[0]) == 1 else None
     to_come = installs and isinstance(program, str) and os.sep not in program

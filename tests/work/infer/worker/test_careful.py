@@ -13,10 +13,10 @@ from shoal.files import open_storage
 from shoal.model.advice import Advice, Setting, Step
 from shoal.spec.shared_sections import Input
 from shoal.work.infer.item_fields import ADVICE, CAREFULLY_FROM, LIST
-from shoal.work.infer.worker import careful
+from shoal.work.infer.worker import course
 from shoal.work.infer.worker import runner as runners
-from shoal.work.infer.worker.batch_prediction import Predicting
-from shoal.work.infer.worker.careful import Pulse, go_carefully
+from shoal.work.infer.worker.batch_prediction import Predicting, Task
+from shoal.work.infer.worker.course import Pulse, go_carefully
 from shoal.work.infer.worker.intake import Intake
 from shoal.work.infer.worker.model_cache import Holding
 from shoal.work.inputs import listing
@@ -52,7 +52,9 @@ class Attempts:
         )
         intake = Intake(numbers or Numbers(6), Prepare(), made.watch)
         signs = Pulse(self.work, self._timeout_s)
-        return go_carefully(intake, made, setting, self._crumbs, self.work, signs)
+        task = Task()
+        go_carefully(intake, made, setting, task, self._crumbs, self.work, signs)
+        return task.collected
 
     def end(self, told, *, caught=False):
         """As when the driver asks for an end while user code runs, which may catch that."""
@@ -235,7 +237,7 @@ def test_loading_is_not_kept_alive_for_ever(monkeypatch, is_cancelled):
     if is_cancelled:
         work.cancelled = TIMED_OUT
     else:
-        monkeypatch.setattr(careful, "LOADING_S", 0.0)
+        monkeypatch.setattr(course, "LOADING_S", 0.0)
     with Pulse(work, 0.01).loading():
         for thread in set(threading.enumerate()) - before:
             thread.join(30)

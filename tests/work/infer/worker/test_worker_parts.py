@@ -10,7 +10,7 @@ import pytest
 
 from shoal.engine.workers.runner import Broken, Failed, NoRoom, Stopwatch
 from shoal.model.advice import Advice, Heard, Setting, Step
-from shoal.work.infer.worker.batch_prediction import Predicting
+from shoal.work.infer.worker.batch_prediction import Predicting, Task
 from shoal.work.infer.worker.course import Course
 from shoal.work.infer.worker.intake import Collected, Intake, Readers, Taken
 from shoal.work.infer.worker.model_cache import Holding
@@ -108,9 +108,9 @@ def taken(count):
     return [Taken(position, float(position)) for position in range(count)]
 
 
-def result(collected):
-    values = [float(value) for value in collected.columns().get("value", [])]
-    return dict(zip(collected.positions, values, strict=True))
+def result(task):
+    values = [float(value) for value in task.collected.columns().get("value", [])]
+    return dict(zip(task.collected.positions, values, strict=True))
 
 
 @pytest.mark.parametrize("threads", [0, 3], ids=["by itself", "by other threads"])
@@ -147,13 +147,13 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_size_remembered():
 
     model = Small()
     made, _ = predicting(as_given=model)
-    collected = Collected()
-    made.run(GIVEN._replace(batch=10), taken(10), collected)
-    assert result(collected) == {n: 2.0 * n for n in range(10)}
-    assert made.out_of_memory == [GIVEN._replace(batch=10), GIVEN._replace(batch=5)]
-    assert made.largest(GIVEN._replace(batch=10)) == 2
+    task = Task()
+    made.run(GIVEN._replace(batch=10), taken(10), task)
+    assert result(task) == {n: 2.0 * n for n in range(10)}
+    assert task.out_of_memory == [GIVEN._replace(batch=10), GIVEN._replace(batch=5)]
+    assert made.largest(GIVEN._replace(batch=10), 0) == 2
     assert max(model.batches) == 2
-    assert made.largest(GIVEN._replace(batch=8)) == 2  # There, nobody else was in its way.
+    assert made.largest(GIVEN._replace(batch=8), 0) == 2  # There, nobody else was in its way.
 
 
 def test_memory_that_does_not_suffice_for_one_input_ends_the_item():
@@ -163,7 +163,7 @@ def test_memory_that_does_not_suffice_for_one_input_ends_the_item():
 
     made, _ = predicting(as_given=Full())
     with pytest.raises(Failed, match="not enough memory for a single input"):
-        made.run(GIVEN, taken(8), Collected())
+        made.run(GIVEN, taken(8), Task())
 
 
 def test_an_input_too_large_for_memory_says_nothing_about_the_others():
@@ -174,21 +174,19 @@ def test_an_input_too_large_for_memory_says_nothing_about_the_others():
             return super().predict(batch)
 
     made, _ = predicting(as_given=Picky())
-    collected = Collected()
-    made.run(GIVEN._replace(batch=8), taken(8), collected)
-    assert [position for position, _ in collected.errors] == [5]
-    assert made.out_of_memory == []
-    assert made.largest(GIVEN._replace(batch=8)) == 8
+    task = Task()
+    made.run(GIVEN._replace(batch=8), taken(8), task)
+    assert [position for position, _ in task.collected.errors] == [5]
+    assert task.out_of_memory == []
+    assert made.largest(GIVEN._replace(batch=8), 0) == 8
 
 
 def test_a_model_that_does_not_fit_beside_the_others_makes_its_worker_go():
     made, _ = predicting(as_given=OutOfMemory("Memory did not suffice to load it"))
-    made.others = 1
     with pytest.raises(NoRoom, match="did not suffice"):
-        made.run(GIVEN, taken(4), Collected())
-    made.others = 0
+        made.run(GIVEN, taken(4), Task(others=1))
     with pytest.raises(Failed, match="did not suffice"):
-        made.run(GIVEN, taken(4), Collected())
+        made.run(GIVEN, taken(4), Task())
 
 
 def test_a_gpu_that_others_have_filled_makes_a_worker_go_that_has_done_nothing_yet():
@@ -199,9 +197,8 @@ def test_a_gpu_that_others_have_filled_makes_a_worker_go_that_has_done_nothing_y
         device = "cuda"
 
     made, _ = predicting(as_given=Full())
-    made.others = 3
     with pytest.raises(NoRoom, match="beside 3 other workers: CUDA out of memory"):
-        made.run(GIVEN, taken(4), Collected())
+        made.run(GIVEN, taken(4), Task(others=3))
 
 
 def test_a_gpu_that_fills_up_later_is_no_fault_of_the_inputs():
@@ -216,14 +213,13 @@ def test_a_gpu_that_fills_up_later_is_no_fault_of_the_inputs():
 
     model = Filling()
     made, _ = predicting(as_given=model)
-    made.run(GIVEN, taken(4), Collected())
-    model.full, made.others, collected = True, 3, Collected()
+    made.run(GIVEN, taken(4), Task())
+    model.full, task = True, Task(others=3)
     with pytest.raises(NoRoom):
-        made.run(GIVEN, taken(4), collected)
-    assert collected.errors == []
-    made.others = 0
+        made.run(GIVEN, taken(4), task)
+    assert task.collected.errors == []
     with pytest.raises(Failed, match="not enough memory on the GPU"):
-        made.run(GIVEN, taken(4), collected)
+        made.run(GIVEN, taken(4), Task())
 
 
 class Crowded(Double):
@@ -241,28 +237,27 @@ class Crowded(Double):
 def test_a_gpu_that_others_have_filled_for_a_moment_says_little_about_batches():
     model = Crowded()
     made, _ = predicting(as_given=model)
-    made.others, made.sharing, model.room = 3, 3, 10
+    task, model.room = Task(others=3, sharing=3), 10
     asked = GIVEN._replace(batch=64)
-    made.run(asked, taken(64), Collected())
-    assert made.out_of_memory == [asked]  # And not that 32 and 16 were too much, too.
-    assert made.largest(asked) == 8
-    assert made.largest(GIVEN._replace(batch=40)) == 40  # Others get less, too.
-    made.sharing = 2  # One has left.
-    assert made.largest(asked) == 64
+    made.run(asked, taken(64), task)
+    assert task.out_of_memory == [asked]  # And not that 32 and 16 were too much, too.
+    assert made.largest(asked, 3) == 8
+    assert made.largest(GIVEN._replace(batch=40), 3) == 40  # Others get less, too.
+    assert made.largest(asked, 2) == 64  # One has left.
 
 
 def test_small_batches_make_a_worker_leave_a_full_gpu_and_a_large_input_does_not():
     model = Crowded()
     made, _ = predicting(as_given=model)
-    made.others, made.sharing, collected = 3, 3, Collected()
-    made.run(GIVEN._replace(batch=32), [*taken(31), Taken(31, value=np.float32(1000.0))], collected)
-    assert [position for position, _ in collected.errors] == [31]
+    task = Task(others=3, sharing=3)
+    made.run(GIVEN._replace(batch=32), [*taken(31), Taken(31, value=np.float32(1000.0))], task)
+    assert [position for position, _ in task.collected.errors] == [31]
     model.room = 8
     with pytest.raises(NoRoom, match="beside 3 other workers"):
-        made.run(GIVEN._replace(batch=32), taken(32), Collected())
-    made.others = made.sharing = 1  # The last two share what there is.
-    made.run(GIVEN._replace(batch=32), taken(32), Collected())
-    assert made.largest(GIVEN._replace(batch=32)) == 8
+        made.run(GIVEN._replace(batch=32), taken(32), Task(others=3, sharing=3))
+    last_two = Task(others=1, sharing=1)  # They share what there is.
+    made.run(GIVEN._replace(batch=32), taken(32), last_two)
+    assert made.largest(GIVEN._replace(batch=32), 1) == 8
 
 
 def test_a_runtime_that_needs_more_memory_than_there_is_gives_way_at_a_single_input():
@@ -271,9 +266,9 @@ def test_a_runtime_that_needs_more_memory_than_there_is_gives_way_at_a_single_in
             raise OutOfMemory("too much")
 
     made, _ = predicting(as_given=Double(), frozen=Hungry())
-    collected = Collected()
-    assert made.run(GIVEN._replace(runtime="frozen"), taken(8), collected) == "as-given"
-    assert result(collected) == {n: 2.0 * n for n in range(8)}
+    task = Task()
+    assert made.run(GIVEN._replace(runtime="frozen"), taken(8), task) == "as-given"
+    assert result(task) == {n: 2.0 * n for n in range(8)}
 
 
 def test_a_second_runtime_is_loaded_alone_where_both_do_not_fit():
@@ -289,14 +284,14 @@ def test_a_second_runtime_is_loaded_alone_where_both_do_not_fit():
     made = Predicting(
         Holding(models), Prepare(), finish, Stopwatch(), takes_arrays=False, precision="float32"
     )
-    made.run(GIVEN, taken(4), Collected())
-    assert made.run(GIVEN._replace(runtime="frozen"), taken(4), Collected()) == "frozen"
+    made.run(GIVEN, taken(4), Task())
+    assert made.run(GIVEN._replace(runtime="frozen"), taken(4), Task()) == "frozen"
     assert given.closed
 
 
 def test_a_runtime_for_which_memory_does_not_suffice_gives_way():
     made, _ = predicting(as_given=Double(), frozen=OutOfMemory("too large"))
-    assert made.run(GIVEN._replace(runtime="frozen"), taken(4), Collected()) == "as-given"
+    assert made.run(GIVEN._replace(runtime="frozen"), taken(4), Task()) == "as-given"
     assert made.holding.unusable == {"frozen": "too large"}
 
 
@@ -306,17 +301,17 @@ def test_a_runtime_that_fails_gives_way_to_the_model_as_given_for_good():
             raise RuntimeError("no such operator")
 
     made, models = predicting(as_given=Double(), openvino=Broken())
-    collected = Collected()
-    assert made.run(Setting("openvino", 4, 1), taken(4), collected) == "as-given"
-    assert result(collected) == {n: 2.0 * n for n in range(4)}
+    task = Task()
+    assert made.run(Setting("openvino", 4, 1), taken(4), task) == "as-given"
+    assert result(task) == {n: 2.0 * n for n in range(4)}
     assert made.holding.unusable == {"openvino": "RuntimeError: no such operator"}
-    made.run(Setting("openvino", 4, 1), taken(4), Collected())
+    made.run(Setting("openvino", 4, 1), taken(4), Task())
     assert models.loaded == ["openvino", "as-given"]
 
 
 def test_a_runtime_that_cannot_be_loaded_gives_way_and_says_why():
     made, _ = predicting(as_given=Double(), frozen=Unusable("it cannot be frozen"))
-    assert made.run(Setting("frozen", 4, 1), taken(2), Collected()) == "as-given"
+    assert made.run(Setting("frozen", 4, 1), taken(2), Task()) == "as-given"
     assert made.holding.unusable == {"frozen": "it cannot be frozen"}
 
 
@@ -326,21 +321,20 @@ def test_a_runtime_whose_outputs_differ_is_not_used_and_its_rows_are_those_of_th
             return batch * 2.5
 
     made, _ = predicting(as_given=Double(), openvino=Other())
-    made.to_compare = {"openvino"}
-    collected = Collected()
-    assert made.run(Setting("openvino", 4, 1), taken(4), collected) == "as-given"
-    assert result(collected) == {n: 2.0 * n for n in range(4)}
+    task = Task(to_compare={"openvino"})
+    assert made.run(Setting("openvino", 4, 1), taken(4), task) == "as-given"
+    assert result(task) == {n: 2.0 * n for n in range(4)}
     assert "differs by up to" in made.holding.unusable["openvino"]
-    assert made.differences["openvino"] == pytest.approx(1.5)
+    assert task.differences["openvino"] == pytest.approx(1.5)
 
 
 def test_a_runtime_that_agrees_is_used_and_compared_once():
     given = Double()
     made, _ = predicting(as_given=given, openvino=Double())
-    made.to_compare = {"openvino"}
+    task = Task(to_compare={"openvino"})
     for _ in range(3):
-        assert made.run(Setting("openvino", 4, 1), taken(4), Collected()) == "openvino"
-    assert made.differences == {"openvino": 0.0}
+        assert made.run(Setting("openvino", 4, 1), taken(4), task) == "openvino"
+    assert task.differences == {"openvino": 0.0}
     assert len(given.batches) == 1
 
 
@@ -352,10 +346,10 @@ def test_an_input_that_the_model_cannot_take_is_an_error_and_the_others_have_row
             return super().predict(batch)
 
     made, _ = predicting(as_given=Picky())
-    collected = Collected()
-    made.run(GIVEN, taken(4), collected)
-    assert result(collected) == {0: 0.0, 1: 2.0, 3: 6.0}
-    assert collected.errors == [(2, "the model failed: ValueError: two")]
+    task = Task()
+    made.run(GIVEN, taken(4), task)
+    assert result(task) == {0: 0.0, 1: 2.0, 3: 6.0}
+    assert task.collected.errors == [(2, "the model failed: ValueError: two")]
 
 
 def test_at_a_gpu_one_model_is_held_between_items_whoever_counts_its_memory():
@@ -364,7 +358,7 @@ def test_at_a_gpu_one_model_is_held_between_items_whoever_counts_its_memory():
 
     holding = Holding(Models(as_given=There(), frozen=There()))
     for runtime in ("as-given", "frozen"):
-        holding.get(GIVEN._replace(runtime=runtime), lambda: None)
+        holding.get(GIVEN._replace(runtime=runtime), lambda: None, Task().loading)
     holding.let_go()
     assert [runtime for runtime, _ in holding._loaded] == ["frozen"]
 
@@ -379,10 +373,10 @@ def test_a_gpu_that_is_lost_while_outputs_are_fetched_is_no_fault_of_the_inputs(
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     made, _ = predicting(as_given=Late())
-    collected = Collected()
+    task = Task()
     with pytest.raises(Broken, match="illegal memory access"):
-        made.run(GIVEN, taken(4), collected)
-    assert collected.errors == []
+        made.run(GIVEN, taken(4), task)
+    assert task.collected.errors == []
 
 
 def test_a_model_that_takes_nothing_at_all_ends_the_item_with_one_sentence():
@@ -392,7 +386,7 @@ def test_a_model_that_takes_nothing_at_all_ends_the_item_with_one_sentence():
 
     made, _ = predicting(as_given=Wrong())
     with pytest.raises(Failed, match="The model failed on its first inputs: ValueError: expected four"):
-        made.run(GIVEN, taken(8), Collected())
+        made.run(GIVEN, taken(8), Task())
 
 
 def test_a_row_that_is_no_number_is_an_error():
@@ -401,24 +395,25 @@ def test_a_row_that_is_no_number_is_an_error():
             return np.where(batch == 1, np.nan, batch * 2)
 
     made, _ = predicting(as_given=Hole())
-    collected = Collected()
-    made.run(GIVEN, taken(4), collected)
-    assert result(collected) == {0: 0.0, 2: 4.0, 3: 6.0}
-    assert collected.errors == [(1, "the model returned NaN")]
+    task = Task()
+    made.run(GIVEN, taken(4), task)
+    assert result(task) == {0: 0.0, 2: 4.0, 3: 6.0}
+    assert task.collected.errors == [(1, "the model returned NaN")]
 
 
 def go(made, count, steps, readers=None, bad=()):
     course = Course(made, readers or Readers(remote=False, on_gpu=False))
     intake = Intake(Numbers(count, bad), Prepare(), made.watch)
-    return course.go(intake, Advice(tuple(steps)), iter(()))
+    task = Task()
+    return task, course.go(intake, Advice(tuple(steps)), task, iter(()))
 
 
 def test_the_steps_of_an_item_are_gone_through_in_order_and_the_last_goes_on():
     model = Double()
     made, _ = predicting(as_given=model)
-    collected, heard = go(made, 31, [Step(GIVEN._replace(batch=2), 8), Step(GIVEN._replace(batch=5))])
+    task, heard = go(made, 31, [Step(GIVEN._replace(batch=2), 8), Step(GIVEN._replace(batch=5))])
     assert model.batches == [2, 2, 2, 2, 5, 5, 5, 5, 3]
-    assert result(collected) == {n: 2.0 * n for n in range(31)}
+    assert result(task) == {n: 2.0 * n for n in range(31)}
     rows = {entry.setting.batch: entry.rows for entry in heard.measured}
     assert rows == {2: 4, 5: 15}, "two batches warm a model up, one a new size"
 
@@ -430,7 +425,7 @@ def test_what_lay_ready_before_does_not_make_a_setting_look_faster(more, rows):
     with ThreadPoolExecutor(1) as others:
         intake.reach_ahead(others, 32)
     course = Course(made, Readers(remote=False, on_gpu=False))
-    _, heard = course.go(intake, Advice((Step(GIVEN._replace(batch=8)),)), repeat(more))
+    heard = course.go(intake, Advice((Step(GIVEN._replace(batch=8)),)), Task(), repeat(more))
     assert [entry.rows for entry in heard.measured] == [rows]  # Two batches of four only warmed it up.
 
 
@@ -462,11 +457,11 @@ def test_inputs_read_by_other_threads_give_the_same_rows():
     made, _ = predicting(as_given=Double())
     readers = Readers(remote=True, on_gpu=False)
     try:
-        collected, _ = go(made, 100, [Step(GIVEN)], readers, bad=(3, 99))
+        task, _ = go(made, 100, [Step(GIVEN)], readers, bad=(3, 99))
     finally:
         readers.close()
-    assert collected.positions == [n for n in range(100) if n not in (3, 99)]
-    assert [position for position, _ in collected.errors] == [3, 99]
+    assert task.collected.positions == [n for n in range(100) if n not in (3, 99)]
+    assert [position for position, _ in task.collected.errors] == [3, 99]
 
 
 def test_readers_are_more_when_bytes_are_slow_to_come_and_the_cores_are_idle():
@@ -519,7 +514,7 @@ def test_a_runtime_that_somebody_chose_is_not_replaced_in_silence():
     with pytest.raises(
         Failed, match=r"openvino, which tune\.runtime asks for, cannot be used: no such operator"
     ):
-        holding.get(Setting("openvino", 4, 1), lambda: None)
+        holding.get(Setting("openvino", 4, 1), lambda: None, Task().loading)
 
 
 def test_a_batch_that_the_model_itself_cannot_take_is_not_blamed_on_the_runtime():
@@ -530,9 +525,9 @@ def test_a_batch_that_the_model_itself_cannot_take_is_not_blamed_on_the_runtime(
             return super().predict(batch)
 
     made, _ = predicting(as_given=Picky(), openvino=Picky())
-    collected = Collected()
-    made.run(Setting("openvino", 4, 1), taken(4), collected)
-    assert [position for position, _ in collected.errors] == [2]
+    task = Task()
+    made.run(Setting("openvino", 4, 1), taken(4), task)
+    assert [position for position, _ in task.collected.errors] == [2]
     assert made.holding.unusable == {}
 
 
@@ -542,6 +537,6 @@ def test_memory_for_batches_that_are_much_larger_is_given_back_once():
     holding = made.holding
     for batch in (64, 32, 8, 8):
         holding.expect(batch)
-        made.run(Setting("as-given", batch, 1), taken(batch), Collected())
+        made.run(Setting("as-given", batch, 1), taken(batch), Task())
         holding.counts("as-given", 1, batch)
     assert model.released == 1

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
-from shoal.engine.workers.runner import Failed, memory_bytes, now
+from shoal.engine.workers.runner import Failed, memory_bytes
 from shoal.model.advice import AS_GIVEN, Setting
 from shoal.work.protocols import Models, OutOfMemory, Predictor, Unusable
 
@@ -23,6 +23,8 @@ ROOMY_BYTES = 2 << 30
 
 Key = tuple[str, int]
 """A runtime, and the number of threads it was loaded for."""
+Loading = Callable[[str], AbstractContextManager[None]]
+"""Context around the loading of the model for a runtime: whoever asks for it measures that, and shows signs of life."""
 
 
 class Holding:
@@ -38,23 +40,19 @@ class Holding:
         """How many batches of a size a model still has to see before its times count."""
         self._largest = 0
         """The largest batch since memory was last given back."""
-        self.load_s: dict[str, float] = {}
-        """Seconds of loading since the last item."""
         self.unusable: dict[str, str] = {}
         """Runtimes that failed here, and why. They are not tried again."""
-        self.while_loading: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Context around the loading of a model: heartbeats."""
 
-    def get(self, setting: Setting, example: Callable[[], Any]) -> tuple[str, Predictor]:
+    def get(self, setting: Setting, example: Callable[[], Any], loading: Loading) -> tuple[str, Predictor]:
         """The model for this setting; where its runtime is of no use, as it was given. Conversions need an example."""
         if setting.runtime not in self.unusable:
             try:
-                return setting.runtime, self._load(setting, example)
+                return setting.runtime, self._load(setting, example, loading)
             except (Unusable, OutOfMemory) as error:
                 if setting.runtime == AS_GIVEN or (self._pinned and isinstance(error, OutOfMemory)):
                     raise
                 self.refuse(setting.runtime, str(error))
-        return AS_GIVEN, self._load(setting._replace(runtime=AS_GIVEN), example)
+        return AS_GIVEN, self._load(setting._replace(runtime=AS_GIVEN), example, loading)
 
     def refuse(self, runtime: str, why: str) -> None:
         """Exclude a runtime that failed here."""
@@ -99,14 +97,12 @@ class Holding:
     def device_bytes(self) -> int:
         return max((predictor.device_bytes() for predictor in self._loaded.values()), default=0)
 
-    def _load(self, setting: Setting, example: Callable[[], Any]) -> Predictor:
+    def _load(self, setting: Setting, example: Callable[[], Any], loading: Loading) -> Predictor:
         key = (setting.runtime, setting.threads)
         found = self._loaded.pop(key, None)
         if found is None:
-            began = now()
-            with self.while_loading():
+            with loading(setting.runtime):
                 found = self._made(setting, example())
-            self.load_s[setting.runtime] = self.load_s.get(setting.runtime, 0.0) + now() - began
         self._loaded[key] = found
         return found
 

@@ -16,9 +16,8 @@ from shoal.spec import Infer
 from shoal.work.infer.item_fields import ADVICE, CAREFULLY_FROM, COMPARE, FACTS, HEARD, LIST, TURN, content_of
 from shoal.work.infer.postprocess import finishing
 from shoal.work.infer.preprocess import preparation
-from shoal.work.infer.worker.batch_prediction import Predicting
-from shoal.work.infer.worker.careful import Pulse, go_carefully
-from shoal.work.infer.worker.course import Course
+from shoal.work.infer.worker.batch_prediction import Predicting, Task
+from shoal.work.infer.worker.course import Course, Pulse, go_carefully
 from shoal.work.infer.worker.intake import Collected, Intake, Readers
 from shoal.work.infer.worker.model_cache import Holding
 from shoal.work.inputs import opening
@@ -89,14 +88,21 @@ class InferRunner:
         self._watch.seconds.clear()
         began, busy = now(), busy_s()
         intake = self._begun(work)
+        advice, pulse = Advice.read(work.params[ADVICE]), Pulse(work, self._timeout_s)
+        task = Task(
+            others=0 if self._alone else advice.meant - 1,
+            sharing=advice.sharing - 1,
+            to_compare=work.params.get(COMPARE, ()),
+            while_loading=pulse.loading,
+        )
         try:
-            collected, heard = self._go(work, intake, Pulse(work, self._timeout_s))
-            self._predicting.settle()
+            heard = self._go(work, intake, advice, task, pulse)
+            self._predicting.settle(task)
         except BaseException:
             intake.give_up()
             raise
         wall, seconds = now() - began, dict(self._watch.seconds)
-        threads = Advice.read(work.params[ADVICE]).steps[-1].setting.threads
+        threads, collected = advice.steps[-1].setting.threads, task.collected
         reading, decoding = seconds.get("reading", 0.0), seconds.get("decoding", 0.0)
         self._readers.learn(reading, decoding, intake.waited_s, busy_s() - busy, wall, threads)
         facts = Facts(
@@ -104,17 +110,13 @@ class InferRunner:
         )
         return _told(self._write(work, content, intake.opened, collected, facts), heard)
 
-    def _go(self, work: Work, intake: Intake, pulse: Pulse) -> tuple[Collected, Heard]:
-        advice = Advice.read(work.params[ADVICE])
-        self._predicting.holding.while_loading = pulse.loading
-        self._predicting.to_compare = set(work.params.get(COMPARE, ()))
-        self._predicting.others = 0 if self._alone else advice.meant - 1
-        self._predicting.sharing = advice.sharing - 1
+    def _go(self, work: Work, intake: Intake, advice: Advice, task: Task, pulse: Pulse) -> Heard:
         if work.counted_attempt >= CAREFULLY_FROM:
             setting = Setting(self._chosen, 1, advice.steps[-1].setting.threads)
             crumbs = self._writer.crumbs
-            return go_carefully(intake, self._predicting, setting, crumbs, work, pulse), Heard()
-        return self._course.go(intake, advice, self._read_on(work, intake, pulse))
+            go_carefully(intake, self._predicting, setting, task, crumbs, work, pulse)
+            return Heard()
+        return self._course.go(intake, advice, task, self._read_on(work, intake, advice, pulse))
 
     def _write(self, work: Work, content: str, opened: Opened, collected: Collected, facts: Facts) -> Facts:
         began = now()
@@ -143,14 +145,14 @@ class InferRunner:
             intake.give_up()
         return Intake(self._open(work.params[LIST]), self._prepare, self._watch)
 
-    def _read_on(self, work: Work, intake: Intake, pulse: Pulse) -> Iterator[bool]:
+    def _read_on(self, work: Work, intake: Intake, advice: Advice, pulse: Pulse) -> Iterator[bool]:
         """Advanced once a batch: when all of this item is being read, the next one's inputs are.
 
         Gives whether those that read are busy: otherwise enough lies ready, or there is no more.
         """
+        batch = advice.steps[-1].setting.batch
         while True:
             pulse.beat()
-            setting = Advice.read(work.params[ADVICE]).steps[-1].setting
             executor = self._readers.current
             if executor is not None and intake.all_asked_for:
                 upcoming = work.upcoming() if self._next is None else None
@@ -158,7 +160,7 @@ class InferRunner:
                     opened = self._open(upcoming.params[LIST])
                     self._next = (upcoming, Intake(opened, self._prepare, self._watch))
                 if self._next is not None:
-                    self._next[1].reach_ahead(executor, self._readers.depth(setting.batch))
+                    self._next[1].reach_ahead(executor, self._readers.depth(batch))
             yield intake.is_busy or (self._next is not None and self._next[1].is_busy)
 
 

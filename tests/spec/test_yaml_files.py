@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import dataclasses
 import pathlib
 import pickle
 
@@ -147,7 +146,7 @@ def test_python_data_is_read_by_the_same_rules(tmp_path):
         "p": (Cell("a/b", "a/b"), Cell(None, ""), Cell(True, "true")),
     }
     again = spec.loads(sweep.source, folder=tmp_path, label="sweep.yaml", sets=sweep.sets)
-    assert dataclasses.replace(again, source=sweep.source) == sweep
+    assert again.replaced(source=sweep.source) == sweep
 
 
 def test_numpy_scalars_are_values_and_arrays_are_not(tmp_path):
@@ -203,13 +202,13 @@ def test_data_that_holds_itself_is_a_problem(tmp_path):
 
 def test_a_spec_is_frozen_comparable_picklable_and_can_be_replaced(load):
     sweep = load(MINIMAL)
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         sweep.name = "y"
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         del sweep.name
     assert pickle.loads(pickle.dumps(sweep)) == sweep == copy.deepcopy(sweep)
-    assert dataclasses.replace(sweep, name="y") != sweep
-    assert dataclasses.asdict(sweep)["trials"]["table"] == "t.csv"
+    assert sweep.replaced(name="y") != sweep
+    assert sweep.replaced(name="y").trials.table == "t.csv"
     assert hash(sweep.limits) == hash(spec.Limits())
     assert "table='t.csv'" in repr(sweep)
 
