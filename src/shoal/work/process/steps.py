@@ -14,7 +14,7 @@ from shoal.engine.workers.runner import Failed, Stopwatch, now, workload_folder
 from shoal.errors import NotFound
 from shoal.spec.process import JobChoice, Process, RecordFilter
 from shoal.work import functions
-from shoal.work.process import partials
+from shoal.work.process import brought_partials, partials
 from shoal.work.process.counting import Counting
 from shoal.work.process.filters import Filter
 from shoal.work.process.item_params import (
@@ -60,7 +60,10 @@ class Steps:
     """What one process needs to execute items. `text` and `sets` are the workload; `data` is the folder that relative
     inputs and outputs are in."""
 
-    def __init__(self, text: str, label: str, sets: list[str], data: str, run: str) -> None:
+    def __init__(
+        self, text: str, label: str, sets: list[str], data: str, run: str, brought: bool = False
+    ) -> None:
+        """With `brought`, partials go with what items leave behind, and are merged by the driver."""
         found = specs.loads(text, folder=workload_folder(), label=label, sets=sets, kind="process")
         assert isinstance(found, Process)
         self._spec = found
@@ -68,19 +71,24 @@ class Steps:
         self._filter = _filter(found.filter)
         self._place = ResultPlace(found.output, data, run)
         self._files = StoredFiles(data, found.input.endpoint)
+        self._is_brought = brought
 
-    def do(self, seq: int, params: Mapping[str, Any], beat: Callable[[], None]) -> dict[str, Any]:
-        """Execute an item: its metrics. `beat` is called now and then, and may raise."""
+    def do(
+        self, seq: int, params: Mapping[str, Any], beat: Callable[[], None], own: str = ""
+    ) -> dict[str, Any]:
+        """Execute an item: its metrics. `beat` is called now and then, and may raise; `own` is the item's folder."""
         with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
             if not is_map(params):
                 return {"rows": self._reduce(params, folder)}
-            facts = self._found(seq, params) or self._map(seq, params, folder, beat)
+            facts = self._found(seq, params) or self._map(seq, params, folder, beat, own)
             return {"records": facts.records, "errors": facts.errors, FACTS: facts.plain()}
 
     # Map.
 
     def _found(self, seq: int, params: Mapping[str, Any]) -> Facts | None:
         """What an earlier attempt left, if it finished."""
+        if self._is_brought:
+            return None
         key = self._place.partial_key(seq, content_of(params))
         try:
             entry = self._place.storage.stat(key)
@@ -90,7 +98,9 @@ class Steps:
             return None
         return facts._replace(partial_bytes=entry.size_bytes)
 
-    def _map(self, seq: int, params: Mapping[str, Any], folder: str, beat: Callable[[], None]) -> Facts:
+    def _map(
+        self, seq: int, params: Mapping[str, Any], folder: str, beat: Callable[[], None], own: str
+    ) -> Facts:
         watch, bad, began = Stopwatch(), _Bad(), now()
         counting = Counting(self._job, Scratch(folder))
         records, size, extents = 0, 0, []
@@ -114,10 +124,18 @@ class Steps:
         with watch.measuring("writing"):
             with path.open("w+b") as out:
                 partials.write(out, self._job, counting.tables(), facts.plain())
-            if bad.kept:
-                self._place.storage.write(self._place.errors_key(seq, content_of(params)), bad.table())
-            self._place.storage.write_new(self._place.partial_key(seq, content_of(params)), path.read_bytes())
+            self._keep(seq, params, path, bad, own)
         return facts._replace(partial_bytes=os.path.getsize(path), seconds=dict(watch.seconds))
+
+    def _keep(self, seq: int, params: Mapping[str, Any], partial: Path, bad: _Bad, own: str) -> None:
+        errors = bad.table() if bad.kept else None
+        if self._is_brought:
+            brought_partials.leave(own, partial, errors)
+            return
+        content = content_of(params)
+        if errors is not None:
+            self._place.storage.write(self._place.errors_key(seq, content), errors)
+        self._place.storage.write_new(self._place.partial_key(seq, content), partial.read_bytes())
 
     # Reduce.
 
