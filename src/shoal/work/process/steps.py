@@ -19,6 +19,7 @@ from shoal.work.process.counting import Counting
 from shoal.work.process.filters import Filter
 from shoal.work.process.item_params import (
     FACTS,
+    NUMBERS,
     PARTIALS,
     SHARE,
     Facts,
@@ -27,7 +28,7 @@ from shoal.work.process.item_params import (
     ranges_of,
 )
 from shoal.work.process.jobs import built_in
-from shoal.work.process.jobs.base import Job, adopted, is_rows
+from shoal.work.process.jobs.base import Job, adopted, is_rows, numbers_of
 from shoal.work.process.merging import reduced
 from shoal.work.process.reader import Reader
 from shoal.work.process.record import BadRecord
@@ -79,7 +80,7 @@ class Steps:
         """Execute an item: its metrics. `beat` is called now and then, and may raise; `own` is the item's folder."""
         with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
             if not is_map(params):
-                return {"rows": self._reduce(params, folder)}
+                return {"rows": self._reduce(params, folder), NUMBERS: numbers_of(self._job)}
             facts = self._found(seq, params) or self._map(seq, params, folder, beat, own)
             return {"records": facts.records, "errors": facts.errors, FACTS: facts.plain()}
 

@@ -15,8 +15,9 @@ from shoal.spec.process import Process
 from shoal.units import format_number, format_seconds, format_share, format_size
 from shoal.work.job import Conclusion
 from shoal.work.process.brought_partials import ERRORS, merge
-from shoal.work.process.item_params import FACTS, Facts, is_map
+from shoal.work.process.item_params import FACTS, NUMBERS, Facts, is_map
 from shoal.work.process.jobs import built_in
+from shoal.work.process.jobs.base import numbers_of
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.source import ProcessSource
 
@@ -40,23 +41,25 @@ def conclude(
 
     `brought` is the folder that partials were brought to, where the driver is to merge them.
     """
-    rows = 0
+    rows, numbers = 0, list[str]()
     counted: list[tuple[Item, Facts]] = []
     left_out = source.superseded()
     for item, metrics in items:
         if not is_map(item.params):
             rows += int(metrics["rows"])
+            numbers = list(metrics[NUMBERS])
         elif item.seq not in left_out:
             counted.append((item, Facts.read(metrics[FACTS])))
     if brought is not None and source.is_complete:
         job = built_in(str(spec.job.name), spec.job.options)
+        numbers = numbers_of(job)
         rows = merge(job, brought, [item.id for item, _ in counted], place, turn)
     bad = [item for item, facts in counted if facts.errors]
     reasons = _gather_errors(place, [(item, brought) for item in bad], turn)
     facts = [each for _, each in counted]
     records, errors = sum(each.records for each in facts), sum(each.errors for each in facts)
     share = errors / max(1, records + errors)
-    document = summary(facts, rows, seconds, reasons)
+    document = {**summary(facts, rows, seconds, reasons), "numbers": numbers}
     notes = [*source.notes, *_verdict(spec, share, records)]
     busy_s = sum(sum(each.seconds.values()) for each in facts)
     learned = (
