@@ -58,18 +58,18 @@ class ProcessKind(Kind):
     # Results.
 
     def rows(self, store: RunStore, limit: int | None = None) -> Iterator[dict[str, Any]]:
-        from shoal.work.process.result_table import rows
+        from shoal.work.process.result_file import rows
 
-        return rows(_place(store), limit)
+        return rows(_place(store), limit, (self.document(store) or {}).get("numbers", ()))
 
     def rows_of(self, store: RunStore, item: str) -> Iterator[dict[str, Any]]:
         """What was found in the ranges of one map item, before it was merged with the others."""
         yield store.row(item)
 
     def table(self, store: RunStore) -> Any:
-        from shoal.work.process.result_table import table
+        from shoal.work.process.result_file import table
 
-        return table(_place(store))
+        return table(_place(store), (self.document(store) or {}).get("numbers", ()))
 
     def missing(self, store: RunStore) -> str | None:
         if self.document(store) is None or _place(store).result_keys():
