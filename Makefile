@@ -35,8 +35,8 @@ test: $(READY_TO_TEST)
 	$(BIN)/pytest -n 2 --dist loadfile -m "$(BASE) and not serial" $(OPTIONS)
 	$(BIN)/pytest -m "$(BASE) and serial" $(OPTIONS) $$(grep -rl --include='test_*.py' mark.serial tests)
 	@echo "Left out: tests marked long (they take more than ten seconds), root (they mount disks), ray (they start Ray"
-	@echo "clusters), hosts (they start hosts in network namespaces, which needs root, openssh-server and iproute2), s3"
-	@echo "and hdfs (they start servers, which are hundreds of megabytes to download), torch (a large download, too)."
+	@echo "clusters), hosts (they start hosts in network namespaces, which needs root, openssh-server and iproute2), s3,"
+	@echo "hdfs and spark (they start servers, which are hundreds of megabytes to download), torch (a large download, too)."
 	@echo "make test-all installs what they need, and runs them."
 
 test-all: $(READY_TO_TEST)

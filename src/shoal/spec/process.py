@@ -131,8 +131,11 @@ class JobReader(Reader):
         return INVALID if options is INVALID else JobChoice(name=name, options=options)
 
     def schema(self) -> dict[str, Any]:
-        options = {name: self._options.schema() for name in JOBS}
-        given = {"function": FUNCTION.schema(), **options}
+        options = {
+            name: self._options.schema() | {"description": f"Options of the job {name}."} for name in JOBS
+        }
+        own = FUNCTION.schema() | {"description": "A class as module:name, with map and combine."}
+        given = {"function": own, **options}
         one = {"type": "object", "properties": given, "additionalProperties": False}
         return {"anyOf": [self._names.schema(), one | {"minProperties": 1, "maxProperties": 1}]}
 
