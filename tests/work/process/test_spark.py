@@ -6,7 +6,7 @@ Spark is pretended here (see `pretended/`); `test_spark_sessions.py` has the rea
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +14,17 @@ import pytest
 
 from shoal import spec as specs
 from shoal.cluster.spark_context import place
+from shoal.engine.workers.runner import Failed
 from shoal.errors import ClusterError, SpecError
-from shoal.model import Node
+from shoal.model import Item, Node
 from shoal.spec.process import Process
+from shoal.work.process.item_params import FACTS, Facts, is_map
 from shoal.work.process.job import prepare
 from shoal.work.process.kind import KIND
-from shoal.work.process.spark_run import master, settings
+from shoal.work.process.record import Extent, Range
+from shoal.work.process.source import ProcessSource
+from shoal.work.process.spark_job import INSIDE, NOTES
+from shoal.work.process.spark_run import End, Execute, driven, master, settings
 
 if TYPE_CHECKING:
     from shoal.testing.workload_folder import WorkloadFolder
@@ -125,6 +130,40 @@ def test_executors_of_a_master_have_their_sizes_and_conf_decides() -> None:
 def test_a_master_that_no_way_leads_to_is_named() -> None:
     with pytest.raises(ClusterError, match=r"nowhere\.invalid:7077"):
         place("spark://nowhere.invalid:7077,other:7077")
+
+
+def failing(seqs: set[int], tried: list[int]) -> Execute:
+    """Executors at which these items fail."""
+    facts = Facts(records=5, errors=1, bytes=10, extents=[Extent(0, 10)])
+
+    def execute(items: Sequence[Item]) -> Iterator[End]:
+        for item in items:
+            tried.append(item.seq)
+            done = {"records": 5, "errors": 1, FACTS: facts.plain()} if is_map(item.params) else {"rows": 7}
+            yield End(item.seq, error="no luck") if item.seq in seqs else End(item.seq, done)
+
+    return execute
+
+
+def three_files(failures: int) -> ProcessSource:
+    ranges = [Range(f"{number}.txt", 0, 10) for number in range(3)]
+    return ProcessSource(ranges, 10, failures=failures)
+
+
+def test_what_fails_in_executors_is_tried_again_and_fails_the_run_in_a_sentence() -> None:
+    tried: list[int] = []
+    limits = read("", "limits.retries=2").limits
+    with pytest.raises(Failed, match=r"^m00001: no luck \(1 more failed\)$"):
+        driven(three_files(0), failing({1, 3}, tried), 3, limits)
+    assert tried == [1, 2, 3, 1, 3, 1, 3], "and nothing is merged"
+
+
+def test_as_many_failures_as_the_limits_allow_leave_a_result_of_the_others() -> None:
+    limits = read("", "limits.failures=1").limits
+    found = driven(three_files(1), failing({2}, []), 3, limits)
+    assert (found["rows"], found["records"], found["errors"]) == (7, 10, 2)
+    assert [seq for seq, *_ in found[INSIDE]] == [1, 3, 4]
+    assert found[NOTES] == ["a part of the input was left out: m00002: no luck"]
 
 
 @pytest.fixture

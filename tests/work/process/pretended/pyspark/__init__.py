@@ -34,7 +34,10 @@ class SparkContext:
         if conf["spark.app.name"] == "refused":
             raise RuntimeError("An error occurred.\n: org.apache.spark.SparkException: not today.\n\tat java")
         Path("conf.txt").write_text("".join(f"{name}={value}\n" for name, value in conf.items()))
-        self._environment = {**os.environ, **environment}
+        given = os.environ.keys() - {
+            "MARK"
+        }  # Executors have the variables of their machine, not the driver's.
+        self._environment = {**{name: os.environ[name] for name in given}, **environment}
         self._executor: subprocess.Popen[bytes] | None = None
 
     def parallelize(self, items: list[Any], parts: int) -> SparkContext:
