@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -154,16 +155,21 @@ def compare(
 def compare_on_ray(
     bench: Workbench, sides: Sides, count: int, rows: Callable[[int], list[tuple[int, float]]], pairs: int
 ) -> Compared:
-    """Both drive the same Ray cluster, one after the other."""
+    """Each on a Ray cluster of its own: its nodes have the Shoal of that checkout."""
     sys.path.append(sys.path.pop(0))  # Last: what lies beside this program (ray.py) is no package.
     from on_ray import cluster
 
     workload = bench.workload("on-ray", ("number", "rate"), rows(count), "function: trials:nothing")
-    with cluster(bench, [2]) as made:
+    with ExitStack() as clusters:
+        files = {}
+        for source in sides.sources:
+            os.environ["PYTHONPATH"] = str(source)
+            made = clusters.enter_context(cluster(bench, [2]))
+            files[source] = made.file.rename(bench.folder / f"ray-{len(files)}.yaml")
         return compare(
             "r",
             f"{count} trials that do nothing, on Ray",
-            lambda source: sides.on_ray(source, workload, made.file, count),
+            lambda source: sides.on_ray(source, workload, files[source], count),
             sides.sources,
             pairs,
         )
