@@ -19,6 +19,9 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _LOOPBACK = "127.0.0.1"
 _HOST = re.compile(r"[a-z0-9]+://(?:https?://)?([^:/,]+)(?::(\d+))?")
 _ANY_PORT = "1"
+_PYTHON_ERROR = re.compile(r"^([\w.]+(?:Error|Exception): (?!Caused by Traceback).+)$", re.MULTILINE)
+"""What code in an executor raised, after its traceback."""
+_JAVA_ERROR = re.compile(r"^: (.+)$", re.MULTILINE)
 
 
 def java_problems(environment: Mapping[str, str]) -> list[Problem]:
@@ -72,6 +75,7 @@ def opened(master: str, settings: Mapping[str, str], environment: Mapping[str, s
 def reason(error: Exception) -> str:
     """One line of an error of Spark, which comes with pages of Java; those go to stderr."""
     traceback.print_exception(error)
-    lines = [line.strip() for line in str(error).splitlines()]
-    java = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
-    return next(iter(java or filter(None, lines)), type(error).__name__).rstrip(".")
+    text = str(error)
+    found = _PYTHON_ERROR.search(text) or _JAVA_ERROR.search(text)
+    line = found[1] if found else text.strip().partition("\n")[0] or type(error).__name__
+    return line.strip().rstrip(".")

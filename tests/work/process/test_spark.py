@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from shoal import spec as specs
-from shoal.cluster.spark_context import place
+from shoal.cluster.spark_context import place, reason
 from shoal.engine.workers.runner import Failed
 from shoal.errors import ClusterError, SpecError
 from shoal.model import Item, Node
@@ -164,6 +164,48 @@ def test_as_many_failures_as_the_limits_allow_leave_a_result_of_the_others() -> 
     assert (found["rows"], found["records"], found["errors"]) == (7, 10, 2)
     assert [seq for seq, *_ in found[INSIDE]] == [1, 3, 4]
     assert found[NOTES] == ["a part of the input was left out: m00002: no luck"]
+
+
+ABORTED = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 4 times, most recent failure: {}
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2898)
+Caused by: java.io.EOFException
+"""
+IN_PYTHON = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/opt/python/lib/pyspark.zip/pyspark/serializers.py", line 192, in _read_with_length
+    return self.loads(obj)
+ModuleNotFoundError: No module named 'shoal'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/opt/python/lib/pyspark.zip/pyspark/worker.py", line 100, in main
+pyspark.serializers.SerializationError: Caused by Traceback (most recent call last):
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (ABORTED.format(IN_PYTHON), "ModuleNotFoundError: No module named 'shoal'"),
+        (
+            ABORTED.format("ExecutorLostFailure (executor 1 exited)."),
+            "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 4 times, most recent"
+            " failure: ExecutorLostFailure (executor 1 exited)",
+        ),
+        (
+            "[JAVA_GATEWAY_EXITED] Java gateway process exited.",
+            "[JAVA_GATEWAY_EXITED] Java gateway process exited",
+        ),
+        ("", "RuntimeError"),
+    ],
+    ids=["python", "java", "plain", "none"],
+)
+def test_of_all_that_spark_says_one_line_is_told(
+    text: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reason(RuntimeError(text)) == line
+    assert "RuntimeError" in capsys.readouterr().err, "the log has all of it"
 
 
 @pytest.fixture

@@ -155,7 +155,10 @@ def _execute(
     try:
         ends: list[End] = future.result()
     except Exception as error:
-        raise ClusterError(f"Spark gave the job up: {reason(error)}. Resume the run to go on.") from error
+        why = reason(error)
+        is_missing = why.startswith("ModuleNotFoundError")
+        hint = "Executors need Shoal, and all that the job imports." if is_missing else "Resume it to go on."
+        raise ClusterError(f"Spark gave the job up: {why}. {hint}") from error
     return ends
 
 
