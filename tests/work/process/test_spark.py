@@ -302,7 +302,9 @@ def test_a_run_on_spark_ends_as_one_on_the_pool_does(work: WorkloadFolder) -> No
 
 
 def test_a_session_that_cannot_be_had_is_told_in_a_sentence(work: WorkloadFolder) -> None:
-    said = work.shoal("run", work.file, ON_SPARK, "--set=name=refused", code=1).stderr
+    said = work.shoal(
+        "run", work.file, ON_SPARK, "--set=name=refused", "--set=limits.failures=1", code=1
+    ).stderr
     assert (
         "Spark could not be started at local[*,1]: org.apache.spark.SparkException: not today. Is Java"
         in said

@@ -31,8 +31,9 @@ class SparkJob(ProcessJob):
     def __init__(self, spec: Process, limit: int | None) -> None:
         super().__init__(spec, limit)
         self.factory = self.factory._replace(target=RUNNER)
-        retries = spec.limits.retries
-        self.policy = self.policy._replace(retries=0, crashes=retries)  # What fails was tried again inside.
+        # Those inside are tried again, and may fail, as the limits say. The one that has them all may not.
+        self.policy = self.policy._replace(retries=0, crashes=spec.limits.retries)
+        self.failures = 0
 
     def imports(self) -> Mapping[str, str]:
         return {**super().imports(), "pyspark": "backend"}
