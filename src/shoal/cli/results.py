@@ -25,7 +25,7 @@ from shoal.cli.output import (
 )
 from shoal.model import RunState
 from shoal.model.item import shown
-from shoal.model.record import NODE, Attempt
+from shoal.model.record import JOINED, LOST, NODE, Attempt
 from shoal.units import format_seconds
 from shoal.work.kind import best_in_words, kind_of, metrics_of
 
@@ -116,7 +116,7 @@ def _document(info: RunInfo, store: RunStore, why: bool) -> dict[str, Any]:
                 "why": event["why"],
             }
             for event in events
-            if event["subject"].startswith(NODE)
+            if event["subject"].startswith(NODE) and event["what"] not in (JOINED, LOST)
         ]
     return document
 

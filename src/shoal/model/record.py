@@ -10,6 +10,8 @@ from shoal.model.item import LogSlice
 
 NODE = "node "
 """Before the name of a node, as the subject of an event."""
+JOINED, LOST = "joined", "lost"
+"""What became of a node that nobody asked for, or asked to go."""
 WORKER = "worker "
 """Before the number of a worker, likewise."""
 EXIT_CODES = {"succeeded": 0, "failed": 1, "stopped": 3, "interrupted": 1, "running": 0, "queued": 0}

@@ -28,7 +28,7 @@ from shoal.model import (
     WorkerLost,
     WorkerReady,
 )
-from shoal.model.record import NODE, WorkerUse
+from shoal.model.record import JOINED, LOST, NODE, WorkerUse
 from shoal.planner.durations import Durations
 from shoal.shape.base import LOOK_S, Ended, Progress, Watcher, drive
 from shoal.shape.items_in_flight import Again, Landing
@@ -274,10 +274,10 @@ class Pool:
     def _on_joined(self, event: NodeJoined) -> None:
         node = event.node
         room = Need(node.cpu, node.gpu, node.memory_bytes).words
-        self._nodes_changed(event.at, node.host, "joined", f"it came while the run was going, with {room}")
+        self._nodes_changed(event.at, node.host, JOINED, f"it came while the run was going, with {room}")
 
     def _on_node_lost(self, event: NodeLost) -> None:
-        self._nodes_changed(event.at, event.host, "lost", event.why)
+        self._nodes_changed(event.at, event.host, LOST, event.why)
 
     def _nodes_changed(self, at: float, host: str, what: str, why: str) -> None:
         self._journal.noted(at, NODE + host, what, why)
