@@ -153,7 +153,8 @@ def _share(job: Job, found: list[partials.Partial], index: int, shares: int) -> 
     if shares == 1:
         return [partial.tables() for partial in found]
     if is_rows(job):
-        return [partial.tables() for partial in found[index::shares]]
+        first, last = (len(found) * each // shares for each in (index, index + 1))
+        return [partial.tables() for partial in found[first:last]]
     spans = partials.spans(found, shares)
     return [partial.tables(spans[index]) for partial in found] if index < len(spans) else []
 
