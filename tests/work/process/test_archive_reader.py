@@ -13,6 +13,7 @@ import fastwarc
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
+from shoal.errors import FileError
 from shoal.work.process.archive_reader import ArchiveReader
 from shoal.work.process.filters import Filter
 from shoal.work.process.ranges import checked, cut
@@ -312,16 +313,24 @@ def test_an_archive_that_breaks_off_says_so_and_its_ranges_meet(kind: str, missi
     assert checked(read.extents).again == []
 
 
-def test_an_error_of_the_storage_is_not_taken_for_damage() -> None:
+@pytest.mark.parametrize("size", [3000, 3_000_000], ids=["between records", "in a record"])
+@pytest.mark.parametrize(
+    "error", [FileError("the bucket is gone"), ConnectionResetError("the bucket is gone")], ids=repr
+)
+def test_an_error_of_the_storage_is_not_taken_for_damage(size: int, error: Exception) -> None:
     class Failing(io.BytesIO):
+        has_failed = False
+
         def read(self, size: int | None = -1) -> bytes:
-            if self.tell() > 100_000:
-                raise ConnectionResetError("the bucket is gone")
+            if self.tell() > 100_000 and not self.has_failed:
+                self.has_failed = True
+                raise error
             return super().read(size)
 
-    data = b"".join(gzip.compress(each) for each in pages(200))
-    with pytest.raises(ConnectionResetError, match="the bucket is gone"):
-        list(ArchiveReader(Failing(data), Range("f", 0, len(data)), None, None, print))
+    data = b"".join(gzip.compress(each, 1) for each in pages(600_000 // size + 1, size))
+    reader = ArchiveReader(Failing(data), Range("f", 0, len(data)), None, None, print)
+    with pytest.raises(type(error), match="the bucket is gone"):
+        [record.body() for record in reader]
 
 
 @pytest.mark.parametrize("kind", ["Gzip", "Zstd", "Lz4"])

@@ -166,7 +166,7 @@ class InlineEngine(SharedNodes):
 
     def _start(self, worker: _Worker) -> None:
         began = self.now()
-        factory, (_, _, need, devices) = worker.factory, worker.place
+        factory, need, devices = worker.factory, worker.place.need, worker.place.devices
         log = os.path.join(self._root, worker.log_file)
         setup = messages.Setup(
             worker.number, factory, log, need.cpu, need.memory_bytes, self._root, devices=devices

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 import zlib
+from collections.abc import Callable
 from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
@@ -63,19 +64,7 @@ class Framing(NamedTuple):
 
     def next_start(self, file: BinaryIO, low: int, high: int) -> int | None:
         """The first start of a record at `low` or later, and before `high`."""
-        overlap = len(self.magic) - 1
-        while low < high:
-            file.seek(low)
-            data = file.read(min(_STEP_BYTES, high - low) + overlap)
-            at = data.find(self.magic)
-            while at >= 0 and low + at < high:
-                if self.is_start(file, low + at):
-                    return low + at
-                at = data.find(self.magic, at + 1)
-            if len(data) <= overlap:
-                return None
-            low += len(data) - overlap
-        return None
+        return first_match(file, self.magic, low, high, lambda at: self.is_start(file, at))
 
     def frame_end(self, file: BinaryIO, at: int, size: int) -> int | None:
         """Where the member, frame or plain record that begins here ends; None where that is nowhere."""
@@ -104,6 +93,25 @@ class Framing(NamedTuple):
             return bytes(self.reader(_Unclosed(file)).read(length))
         except (OSError, ValueError, zlib.error):
             return b""
+
+
+def first_match(
+    file: BinaryIO, magic: bytes, low: int, high: int, is_it: Callable[[int], bool]
+) -> int | None:
+    """The first place of these bytes at `low` or later, and before `high`, that is one indeed."""
+    overlap = len(magic) - 1
+    while low < high:
+        file.seek(low)
+        data = file.read(min(_STEP_BYTES, high - low) + overlap)
+        at = data.find(magic)
+        while at >= 0 and low + at < high:
+            if is_it(low + at):
+                return low + at
+            at = data.find(magic, at + 1)
+        if len(data) <= overlap:
+            return None
+        low += len(data) - overlap
+    return None
 
 
 def framing_of(file: BinaryIO, at: int = 0) -> tuple[Framing, int]:

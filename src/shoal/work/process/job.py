@@ -18,13 +18,12 @@ from shoal.model.plan import Profile
 from shoal.shape.base import Policy
 from shoal.shape.pool import Guide
 from shoal.spec.process import Process
-from shoal.work.job import Conclusion, Learned, Past, PoolJob
+from shoal.work.job import Conclusion, Learned, Past, PoolJob, packages_of, requirement_problems
 from shoal.work.process.input_files import input_digest, input_ranges
 from shoal.work.process.item_params import BYTES, is_map
 from shoal.work.process.reader import ARCHIVES
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.source import ProcessSource
-from shoal.work.requirements import packages_of, read_requirements
 
 RUNNER = "shoal.work.process.worker:ProcessRunner"
 
@@ -33,7 +32,7 @@ def prepare(spec: Process, *, limit: int | None = None) -> ProcessJob:
     """Check everything that can be known to be wrong, all at once."""
     from shoal.work.process.process_checks import check
 
-    problems = [*check(spec), *read_requirements(spec.requirements, spec.folder)[1]]
+    problems = [*check(spec), *requirement_problems(spec)]
     if problems:
         raise several(problems)
     return ProcessJob(spec, limit)

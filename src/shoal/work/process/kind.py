@@ -51,7 +51,7 @@ class ProcessKind(Kind):
     # Results.
 
     def rows(self, store: RunStore, limit: int | None = None) -> Iterator[dict[str, Any]]:
-        from shoal.work.process.result_table import rows
+        from shoal.work.process.result_file import rows
 
         return rows(_place(store), limit)
 
@@ -60,7 +60,7 @@ class ProcessKind(Kind):
         yield store.row(item)
 
     def table(self, store: RunStore) -> Any:
-        from shoal.work.process.result_table import table
+        from shoal.work.process.result_file import table
 
         return table(_place(store))
 

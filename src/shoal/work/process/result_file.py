@@ -1,14 +1,16 @@
-"""The result of a process as one file: Parquet or CSV, written as its tables come."""
+"""The result of a process run as a file, Parquet or CSV: written as its tables come, and read by whoever shows it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
+from shoal.errors import NotFound
 from shoal.work.process.jobs.base import Job, columns
 from shoal.work.process.partials import grouped, schema_of
+from shoal.work.process.result_place import ResultPlace
 
-FORMATS = ("parquet", "csv")
 _GROUP_ROWS = 128 * 1024
 
 
@@ -44,3 +46,32 @@ def _csv(file: BinaryIO, schema: Any) -> Any:
     file.write((",".join(schema.names) + "\n").encode())
     options = csv.WriteOptions(include_header=False, quoting_style="needed")
     return csv.CSVWriter(file, schema, write_options=options)
+
+
+def rows(place: ResultPlace, limit: int | None) -> Iterator[dict[str, Any]]:
+    """The rows as they stand in the file; `NotFound` where there is none."""
+    batches = (row for batch in _batches(place) for row in batch.to_pylist())
+    return islice(batches, limit)
+
+
+def table(place: ResultPlace) -> Any:
+    """All of it as one table of Arrow."""
+    import pyarrow
+
+    return pyarrow.Table.from_batches(list(_batches(place)))
+
+
+def _batches(place: ResultPlace) -> Iterator[Any]:
+    keys = place.result_keys()
+    if not keys:
+        raise NotFound(f"{place.storage.url}/{place.name} is not there.")
+    for key in keys:
+        with place.storage.open(key) as file:
+            if key.endswith(".csv"):
+                from pyarrow import csv
+
+                yield from csv.open_csv(file, read_options=csv.ReadOptions(use_threads=False))
+            else:
+                from pyarrow import parquet
+
+                yield from parquet.ParquetFile(file, pre_buffer=False).iter_batches(use_threads=False)

@@ -27,12 +27,12 @@ from shoal.work.process.item_params import (
     ranges_of,
 )
 from shoal.work.process.jobs import built_in
-from shoal.work.process.jobs.base import Job, adopted, columns, is_rows
+from shoal.work.process.jobs.base import Job, adopted, is_rows
 from shoal.work.process.merging import reduced
 from shoal.work.process.reader import Reader
 from shoal.work.process.record import BadRecord
+from shoal.work.process.result_file import write_result
 from shoal.work.process.result_place import ResultPlace
-from shoal.work.process.result_table import write_result
 from shoal.work.process.scratch import Scratch
 from shoal.work.process.stored_files import StoredFiles
 from shoal.work.protocols import Unreadable
@@ -131,9 +131,10 @@ class Steps:
             ]
             sources = _share(self._job, found, index, shares)
             tables = reduced(self._job, sources, Scratch(folder))
-            rows = write_result(path, tables, columns(self._job), place.name)
+            with path.open("wb") as out:
+                written = write_result(out, place.ending[1:], self._job, tables)
         place.storage.write(place.name if shares == 1 else place.part_key(index), path)
-        return rows
+        return written.rows
 
     @contextmanager
     def _partial(self, seq: int, content: str) -> Iterator[Any]:
