@@ -120,12 +120,14 @@ def stored(request: pytest.FixtureRequest, place: Any) -> str:
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The cluster file of four nodes of Ray on this machine."""
-    pytest.importorskip("ray", reason="the extra `ray` is not installed: make test-all installs it")
     cluster = RayCluster(connect=False)
     for number in range(4):
         cluster.add(f"n{number}", num_cpus=1)
     file = tmp_path_factory.mktemp("nodes") / "nodes.yaml"
-    file.write_text(f"kind: cluster\nname: nodes\nprovider: ray\naddress: {cluster.address}\n")
+    shared = tmp_path_factory.getbasetemp()
+    file.write_text(
+        f"kind: cluster\nname: nodes\nprovider: ray\naddress: {cluster.address}\nstorage: {shared}\n"
+    )
     yield str(file)
     cluster.close()
 
@@ -198,7 +200,8 @@ def test_killed_drivers_and_workers_change_nothing_in_a_result(place: Any, store
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # Ray and its libraries warn of themselves.
 def test_killed_drivers_of_a_run_on_ray_change_nothing_in_a_result(place: Any, nodes: str) -> None:
-    file = workload(place, "tags", "tags.parquet", "64KiB")
+    source = put("tags", str(place.folder / "stored"))
+    file = workload(place, "tags", "tags.parquet", "64KiB", source)
     for goal in (20, 60):
         process = (
             place.start("resume", place.runs()[0])

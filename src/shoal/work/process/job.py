@@ -19,8 +19,10 @@ from shoal.shape.base import Policy
 from shoal.shape.pool import Guide
 from shoal.spec.process import Process
 from shoal.work.job import Conclusion, Learned, Past, PoolJob, packages_of, requirement_problems
+from shoal.work.process.bad_records import BadRecords
 from shoal.work.process.input_files import input_digest, input_ranges
 from shoal.work.process.item_params import BYTES, is_map
+from shoal.work.process.process_checks import check, ensure_output_is_ours
 from shoal.work.process.reader import ARCHIVES
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.source import ProcessSource
@@ -30,8 +32,6 @@ RUNNER = "shoal.work.process.worker:ProcessRunner"
 
 def prepare(spec: Process, *, limit: int | None = None) -> ProcessJob:
     """Check everything that can be known to be wrong, all at once."""
-    from shoal.work.process.process_checks import check
-
     problems = [*check(spec), *requirement_problems(spec)]
     if problems:
         raise several(problems)
@@ -65,6 +65,8 @@ class ProcessJob(PoolJob):
         self.failures = limits.failures
         self._place = ResultPlace(spec.output, spec.folder, "")
         self._source: ProcessSource | None = None
+        self._entries = BadRecords()
+        """Of the input's indexes."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -88,7 +90,8 @@ class ProcessJob(PoolJob):
 
     def local_paths(self) -> Mapping[str, str]:
         spec = self.spec
-        asked = {f"input.{spec.input.key}": spec.input.targets[0], "output": spec.output.path}
+        input_ = min(spec.input.targets, key=is_url)  # A path of this machine, if there is one.
+        asked = {f"input.{spec.input.key}": input_, "output": spec.output.path}
         return {key: os.path.join(spec.folder, path) for key, path in asked.items() if not is_url(path)}
 
     # A session.
@@ -97,6 +100,7 @@ class ProcessJob(PoolJob):
         spec = self.spec
         self._place = ResultPlace(spec.output, spec.folder, run)
         self._place.storage.ensure_claims_hold()
+        ensure_output_is_ours(spec, self._place)
         arguments = {
             "text": spec.source,
             "label": f"{spec.name}.yaml",
@@ -108,8 +112,9 @@ class ProcessJob(PoolJob):
 
     def source(self, past: Past, nodes: Callable[[], Sequence[Node]]) -> tuple[ProcessSource, Guide | None]:
         spec = self.spec
+        self._entries = BadRecords()
         self._source = ProcessSource(
-            input_ranges(spec.input, spec.folder),
+            input_ranges(spec.input, spec.folder, self._entries.note),
             spec.input.split,
             recorded=past.recorded,
             next_seq=past.next_seq,
@@ -137,7 +142,7 @@ class ProcessJob(PoolJob):
         from shoal.work.process.summary import conclude
 
         assert self._source is not None
-        return conclude(self.spec, self._place, self._source, items, seconds, turn)
+        return conclude(self.spec, self._place, self._source, items, self._entries, seconds, turn)
 
     def tidy(self, turn: Turn) -> None:
         turn.ensure()

@@ -12,7 +12,8 @@ from shoal.spec.process import Process
 from shoal.work import functions
 from shoal.work.job import not_yet
 from shoal.work.process.jobs import JOBS, built_in
-from shoal.work.process.result_place import check_place
+from shoal.work.process.result_file import ensure_replaceable
+from shoal.work.process.result_place import ResultPlace, check_place
 
 
 def check(spec: Process) -> list[Problem]:
@@ -21,7 +22,7 @@ def check(spec: Process) -> list[Problem]:
         return [
             Problem(f"The workload's folder {spec.folder} is not there.", "Has it been moved or renamed?")
         ]
-    return [*not_yet(spec), *_job(spec), *_input(spec), *check_place(spec.output, spec.folder)]
+    return [*not_yet(spec), *_job(spec), *_input(spec), *_output(spec)]
 
 
 def _job(spec: Process) -> Iterator[Problem]:
@@ -43,6 +44,22 @@ def _job(spec: Process) -> Iterator[Problem]:
             f"job: {name} cannot be made of {format_}.",
             f"Give it input: {{{' or '.join(sorted(job.formats))}: ...}}{others}.",
         )
+
+
+def _output(spec: Process) -> Iterator[Problem]:
+    problems = check_place(spec.output, spec.folder)
+    yield from problems
+    if not problems and not is_url(spec.output.path):
+        try:
+            ensure_output_is_ours(spec, ResultPlace(spec.output, spec.folder, ""))
+        except SpecError as error:
+            yield Problem(str(error), error.hint)
+
+
+def ensure_output_is_ours(spec: Process, place: ResultPlace) -> None:
+    """`SpecError` where the result would replace something else. What a job of the user's writes only workers know."""
+    if spec.job.function is None:
+        ensure_replaceable(place, built_in(str(spec.job.name), spec.job.options))
 
 
 def _input(spec: Process) -> Iterator[Problem]:

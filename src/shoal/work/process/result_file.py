@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from csv import reader as csv_rows
+from io import TextIOWrapper
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
-from shoal.errors import NotFound
+from shoal.errors import NotFound, SpecError
+from shoal.files.base import joined
 from shoal.work.process.jobs.base import Job, columns
 from shoal.work.process.partials import grouped, schema_of
 from shoal.work.process.result_place import ResultPlace
@@ -61,6 +64,39 @@ def table(place: ResultPlace) -> Any:
     return pyarrow.Table.from_batches(list(_batches(place)))
 
 
+def ensure_replaceable(place: ResultPlace, job: Job) -> None:
+    """`SpecError` where a file is in the place of the result that is none of this job: it has other columns."""
+    for key in place.result_keys():
+        with place.storage.open(key) as file:
+            found = _names(file, key)
+        wanted = list(columns(job))
+        if found not in (wanted, []):
+            has = f"has the columns {', '.join(found)}" if found else f"cannot be read as {place.ending[1:]}"
+            raise SpecError(
+                f"output: {joined(place.storage.url, key)} is there already, and is no result of this job: it {has},"
+                f" not {', '.join(wanted)}.",
+                hint="Give another path, or remove the file.",
+            )
+
+
+def _names(file: BinaryIO, key: str) -> list[str] | None:
+    """The columns of a file, none of an empty one; None where it is not what its name says."""
+    if not file.read(1):
+        return []
+    file.seek(0)
+    if key.endswith(".csv"):
+        [line] = islice(csv_rows(TextIOWrapper(file, "utf-8", "replace")), 1)
+        return line
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        names: list[str] = parquet.ParquetFile(file, pre_buffer=False).schema_arrow.names
+    except pyarrow.ArrowException:
+        return None
+    return names
+
+
 def _batches(place: ResultPlace) -> Iterator[Any]:
     keys = place.result_keys()
     if not keys:
@@ -70,7 +106,11 @@ def _batches(place: ResultPlace) -> Iterator[Any]:
             if key.endswith(".csv"):
                 from pyarrow import csv
 
-                yield from csv.open_csv(file, read_options=csv.ReadOptions(use_threads=False))
+                yield from csv.open_csv(
+                    file,
+                    read_options=csv.ReadOptions(use_threads=False),
+                    parse_options=csv.ParseOptions(newlines_in_values=True),
+                )
             else:
                 from pyarrow import parquet
 

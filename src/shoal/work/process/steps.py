@@ -11,10 +11,11 @@ from typing import Any
 
 from shoal import spec as specs
 from shoal.engine.workers.runner import Failed, Stopwatch, now, workload_folder
-from shoal.errors import NotFound
+from shoal.errors import NotFound, SpecError
 from shoal.spec.process import JobChoice, Process, RecordFilter
 from shoal.work import functions
 from shoal.work.process import partials
+from shoal.work.process.bad_records import BadRecords
 from shoal.work.process.counting import Counting
 from shoal.work.process.filters import Filter
 from shoal.work.process.item_params import (
@@ -30,15 +31,12 @@ from shoal.work.process.jobs import built_in
 from shoal.work.process.jobs.base import Job, adopted, is_rows
 from shoal.work.process.merging import reduced
 from shoal.work.process.reader import Reader
-from shoal.work.process.record import BadRecord
-from shoal.work.process.result_file import write_result
+from shoal.work.process.result_file import ensure_replaceable, write_result
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.scratch import Scratch
 from shoal.work.process.stored_files import StoredFiles
 from shoal.work.protocols import Unreadable
 
-ERRORS_KEPT = 10_000
-"""Bad records of one item that are kept with their reasons; the others are counted."""
 BEAT_RECORDS = 5000
 """So often it is asked whether anybody still wants the item."""
 
@@ -91,7 +89,7 @@ class Steps:
         return facts._replace(partial_bytes=entry.size_bytes)
 
     def _map(self, seq: int, params: Mapping[str, Any], folder: str, beat: Callable[[], None]) -> Facts:
-        watch, bad, began = Stopwatch(), _Bad(), now()
+        watch, bad, began = Stopwatch(), BadRecords(), now()
         counting = Counting(self._job, Scratch(folder))
         records, size, extents = 0, 0, []
         for each in ranges_of(params):
@@ -115,7 +113,7 @@ class Steps:
             with path.open("w+b") as out:
                 partials.write(out, self._job, counting.tables(), facts.plain())
             if bad.kept:
-                self._place.storage.write(self._place.errors_key(seq, content_of(params)), bad.table())
+                self._place.storage.write(self._place.errors_key(seq, content_of(params)), bad.file())
             self._place.storage.write_new(self._place.partial_key(seq, content_of(params)), path.read_bytes())
         return facts._replace(partial_bytes=os.path.getsize(path), seconds=dict(watch.seconds))
 
@@ -133,6 +131,11 @@ class Steps:
             tables = reduced(self._job, sources, Scratch(folder))
             with path.open("wb") as out:
                 written = write_result(out, place.ending[1:], self._job, tables)
+        try:
+            ensure_replaceable(place, self._job)
+        except SpecError as error:
+            raise Failed(f"{error} {error.hint} Then resume the run with --failed.") from error
+        place.make_room(shares)
         place.storage.write(place.name if shares == 1 else place.part_key(index), path)
         return written.rows
 
@@ -158,27 +161,3 @@ def _share(job: Job, found: list[partials.Partial], index: int, shares: int) -> 
         return [partial.tables() for partial in found[first:last]]
     spans = partials.spans(found, shares)
     return [partial.tables(spans[index]) for partial in found] if index < len(spans) else []
-
-
-class _Bad:
-    """Bad records of one item: all are counted, some are kept."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.kept: list[BadRecord] = []
-
-    def note(self, record: BadRecord) -> None:
-        self.count += 1
-        if len(self.kept) < ERRORS_KEPT:
-            self.kept.append(record)
-
-    def table(self) -> bytes:
-        """Those that are kept, as a Parquet file."""
-        import pyarrow
-        from pyarrow import parquet
-
-        columns_ = {name: [getattr(each, name) for each in self.kept] for name in BadRecord._fields}
-        sink = pyarrow.BufferOutputStream()
-        parquet.write_table(pyarrow.table(columns_), sink)
-        data: bytes = sink.getvalue().to_pybytes()
-        return data

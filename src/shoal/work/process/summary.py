@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shoal import words
-from shoal.errors import NotFound
 from shoal.files.turns import Turn
 from shoal.model import Item
 from shoal.spec.process import Process
 from shoal.units import format_number, format_seconds, format_share, format_size
 from shoal.work.job import Conclusion
+from shoal.work.process.bad_records import BadRecords, gather
 from shoal.work.process.item_params import FACTS, Facts, is_map
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.source import ProcessSource
@@ -29,10 +29,11 @@ def conclude(
     place: ResultPlace,
     source: ProcessSource,
     items: Iterator[tuple[Item, Mapping[str, Any]]],
+    entries: BadRecords,
     seconds: float,
     turn: Turn,
 ) -> Conclusion:
-    """Sum the items up. Errors are gathered in one file beside the result."""
+    """Sum the items up. Errors are gathered in one file beside the result; `entries` are those of indexes."""
     rows = 0
     counted: list[tuple[Item, Facts]] = []
     left_out = source.superseded()
@@ -41,44 +42,19 @@ def conclude(
             rows += int(metrics["rows"])
         elif item.seq not in left_out:
             counted.append((item, Facts.read(metrics[FACTS])))
-    reasons = _gather_errors(
-        place, [(item.seq, item.content) for item, facts in counted if facts.errors], turn
+    reasons = gather(
+        place, [(item.seq, item.content) for item, facts in counted if facts.errors], entries, turn
     )
-    facts = [each for _, each in counted]
+    facts = [*(each for _, each in counted), Facts(errors=entries.count)]
     records, errors = sum(each.records for each in facts), sum(each.errors for each in facts)
     share = errors / max(1, records + errors)
     document = summary(facts, rows, seconds, reasons)
-    notes = [*source.notes, *_verdict(spec, share, records)]
+    verdict = _verdict(spec, share)
     busy_s = sum(sum(each.seconds.values()) for each in facts)
     learned = (
         {NODES: {"bytes_per_second": document["bytes"] / busy_s}} if busy_s and document["bytes"] else {}
     )
-    return Conclusion(share > spec.limits.errors, tuple(notes), document, learned)
-
-
-def _gather_errors(place: ResultPlace, parts: Sequence[tuple[int, str]], turn: Turn) -> Counter[str]:
-    """One file with all bad records: how often each reason was found."""
-    turn.ensure()
-    if not parts:
-        place.storage.delete(place.all_errors_key)
-        return Counter()
-    import pyarrow
-    from pyarrow import parquet
-
-    tables = []
-    for seq, content in sorted(parts):
-        try:
-            data = place.storage.read(place.errors_key(seq, content))
-        except NotFound:
-            continue  # Gathered before, and tidied away.
-        tables.append(parquet.ParquetFile(pyarrow.BufferReader(data)).read(use_threads=False))
-    if not tables:
-        return Counter()
-    table = pyarrow.concat_tables(tables)
-    sink = pyarrow.BufferOutputStream()
-    parquet.write_table(table, sink)
-    place.storage.write(place.all_errors_key, sink.getvalue().to_pybytes())
-    return Counter(table.column("reason").to_pylist())
+    return Conclusion(bool(verdict), (*source.notes, *verdict), document, learned)
 
 
 def summary(facts: Sequence[Facts], rows: int, seconds: float, reasons: Counter[str]) -> dict[str, Any]:
@@ -101,13 +77,15 @@ def summary(facts: Sequence[Facts], rows: int, seconds: float, reasons: Counter[
     }
 
 
-def _verdict(spec: Process, share: float, records: int) -> list[str]:
+def _verdict(spec: Process, share: float) -> list[str]:
+    """Why the run counts as failed, if it does: above the limit, and in any case without a good record."""
+    if share == 1:
+        return ["it counts as failed: none of the records could be used."]
     if share <= spec.limits.errors:
         return []
-    rest = " The result has all others." if records else ""
     return [
         f"it counts as failed: {format_share(share)} of the records could not be used, and limits.errors allows"
-        f" {format_share(spec.limits.errors)}.{rest}"
+        f" {format_share(spec.limits.errors)}. The result has all others."
     ]
 
 
