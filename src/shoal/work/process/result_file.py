@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from csv import reader as csv_rows
-from io import TextIOWrapper
 from itertools import islice
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NamedTuple
 
 from shoal.errors import NotFound, SpecError
+from shoal.files import is_url
 from shoal.files.base import joined
 from shoal.work.process.jobs.base import Job, columns
 from shoal.work.process.partials import grouped, schema_of
 from shoal.work.process.result_place import ResultPlace
 
 _GROUP_ROWS = 128 * 1024
+_LONGEST_LINE = 64 * 1024
 
 
 class Written(NamedTuple):
@@ -85,8 +88,7 @@ def _names(file: BinaryIO, key: str) -> list[str] | None:
         return []
     file.seek(0)
     if key.endswith(".csv"):
-        [line] = islice(csv_rows(TextIOWrapper(file, "utf-8", "replace")), 1)
-        return line
+        return next(csv_rows([file.readline(_LONGEST_LINE).decode("utf-8", "replace")]))
     import pyarrow
     from pyarrow import parquet
 
@@ -102,16 +104,29 @@ def _batches(place: ResultPlace) -> Iterator[Any]:
     if not keys:
         raise NotFound(f"{place.storage.url}/{place.name} is not there.")
     for key in keys:
-        with place.storage.open(key) as file:
-            if key.endswith(".csv"):
-                from pyarrow import csv
+        yield from _csv_batches(place, key) if key.endswith(".csv") else _parquet_batches(place, key)
 
-                yield from csv.open_csv(
-                    file,
-                    read_options=csv.ReadOptions(use_threads=False),
-                    parse_options=csv.ParseOptions(newlines_in_values=True),
-                )
-            else:
-                from pyarrow import parquet
 
-                yield from parquet.ParquetFile(file, pre_buffer=False).iter_batches(use_threads=False)
+def _parquet_batches(place: ResultPlace, key: str) -> Iterator[Any]:
+    from pyarrow import parquet
+
+    with place.storage.open(key) as file:
+        yield from parquet.ParquetFile(file, pre_buffer=False).iter_batches(use_threads=False)
+
+
+def _csv_batches(place: ResultPlace, key: str) -> Iterator[Any]:
+    """Arrow reads CSV ahead in a thread, which must not need Python: at the end of a process, that would abort it."""
+    import pyarrow
+    from pyarrow import csv
+
+    with TemporaryDirectory(prefix="shoal-") as folder:
+        path = os.path.join(place.storage.url, key)
+        if is_url(place.storage.url):
+            path = os.path.join(folder, "result.csv")
+            place.storage.download(key, path)
+        with pyarrow.OSFile(path) as file:
+            yield from csv.open_csv(
+                file,
+                read_options=csv.ReadOptions(use_threads=False),
+                parse_options=csv.ParseOptions(newlines_in_values=True),
+            )
