@@ -138,6 +138,7 @@ def test_a_partial_that_nobody_recorded_is_adopted_and_no_record_is_mapped_twice
     assert partials(place) == 0
 
 
+@pytest.mark.long
 def test_a_driver_killed_between_the_result_and_its_record_costs_nothing(place):
     result = place.folder / "out" / "letters.csv"
     killed_asleep(place, process(place), result.exists, WAIT="finish")
@@ -148,6 +149,7 @@ def test_a_driver_killed_between_the_result_and_its_record_costs_nothing(place):
     assert (place.folder / "log").read_text() == LETTERS
 
 
+@pytest.mark.long
 def test_a_driver_that_takes_over_ends_the_run_and_the_first_writes_nothing(place):
     with open(place.folder / place.machine(2), "a") as cluster:
         cluster.write("storage: ../shared\n")
@@ -171,6 +173,7 @@ def test_a_driver_that_takes_over_ends_the_run_and_the_first_writes_nothing(plac
     assert counts(result) == Counter(LETTERS)
 
 
+@pytest.mark.long
 def test_a_run_that_was_stopped_goes_on_and_maps_no_record_twice(place):
     process_ = place.start("run", process(place), env={"WAIT": "d"})
     place.until((place.folder / "at-go").exists, process_)
@@ -200,23 +203,18 @@ def test_a_file_that_changes_after_it_was_cut_is_an_error_that_says_so(place):
     assert counts(place.folder / "out" / "letters.csv") == Counter("aabbcc")
 
 
-def test_an_archive_inside_a_record_is_not_taken_for_records(place):
+def test_an_archive_inside_a_record_is_read_again_and_one_gzip_member_is_one_range(place):
     inner = b"".join(gzip.compress(page(f"inner{number}", os.urandom(2000)), 1) for number in range(200))
-    whole = [page("outer"), page("outer", inner), page("other")]
-    (place.folder / "a.warc.gz").write_bytes(b"".join(gzip.compress(each, 0) for each in whole))
-    ended = place.json("run", servers(place), "--json")
-    assert counts(place.folder / "servers.csv") == {"outer": 2, "other": 1}
-    assert "a.warc.gz was read again in one go" in " ".join(ended["notes"])
-    assert ended["process"]["records"] == 3
-    assert ended["items"]["done"] > 4
-
-
-def test_a_gzip_file_of_one_member_is_read_as_one_and_that_is_said(place):
-    pages = b"".join(page(f"s{number % 3}", os.urandom(3000)) for number in range(90))
-    (place.folder / "a.warc.gz").write_bytes(gzip.compress(pages))
-    ended = place.json("run", servers(place), "--json")
-    assert counts(place.folder / "servers.csv") == {"s0": 30, "s1": 30, "s2": 30}
-    assert "a.warc.gz is compressed as one piece: one worker read all of it." in ended["notes"]
+    pages = [page("outer"), page("outer", inner), page("other")]
+    (place.folder / "a.warc.gz").write_bytes(b"".join(gzip.compress(each, 0) for each in pages))
+    one = b"".join(page(f"s{number % 3}", os.urandom(3000)) for number in range(90))
+    (place.folder / "b.warc.gz").write_bytes(gzip.compress(one))
+    ended = place.json("run", servers(place, input={"warc": "*.warc.gz", "split": "64KiB"}), "--json")
+    assert counts(place.folder / "servers.csv") == {"s0": 30, "s1": 30, "s2": 30, "outer": 2, "other": 1}
+    assert ended["process"]["records"] == 93
+    assert "b.warc.gz is compressed as one piece: one worker read all of it." in ended["notes"]
+    assert any(note.startswith("a.warc.gz was read again in one go") for note in ended["notes"])
+    assert len(ended["notes"]) == 2
 
 
 def test_no_good_record_is_no_success_whatever_is_allowed(place):
@@ -228,6 +226,7 @@ def test_no_good_record_is_no_success_whatever_is_allowed(place):
     assert len(errors(place, "servers.errors.parquet")) == 2
 
 
+@pytest.mark.long
 def test_entries_of_an_index_that_name_no_record_are_bad_records(place):
     (place.folder / "a.warc.gz").write_bytes(packed := gzip.compress(page("s")))
     good = {"filename": "a.warc.gz", "offset": 0, "length": len(packed)}
@@ -240,6 +239,7 @@ def test_entries_of_an_index_that_name_no_record_are_bad_records(place):
     place.shoal("run", file, "--set", "limits.errors=60%", code=1)
 
 
+@pytest.mark.long
 def test_odd_names_and_empty_files_are_read_and_told(place):
     file = process(place, limits={"errors": "50%"})
     folder = os.fsencode(place.folder / "lines")
@@ -268,6 +268,7 @@ def test_a_folder_in_the_place_of_a_file_and_a_file_in_that_of_a_folder_are_refu
 # Outputs.
 
 
+@pytest.mark.long
 def test_a_file_that_is_no_result_of_the_job_is_not_replaced(place):
     (place.folder / "a.warc.gz").write_bytes(gzip.compress(page("s")))
     mine = place.write("servers.csv", "host,year\na,2020\n")
@@ -287,6 +288,7 @@ def test_a_file_that_is_no_result_of_the_job_is_not_replaced(place):
     assert counts(mine) == {"s": 1}
 
 
+@pytest.mark.long
 def test_a_job_of_ones_own_replaces_only_what_has_its_columns(place):
     mine = place.write("out/letters.csv", "host,year\na,2020\n")
     said = place.shoal("run", process(place), code=1).stderr
@@ -298,6 +300,7 @@ def test_a_job_of_ones_own_replaces_only_what_has_its_columns(place):
     assert (place.folder / "log").read_text() == LETTERS
 
 
+@pytest.mark.long
 def test_of_two_runs_with_one_output_each_writes_a_whole_result(place):
     first = place.start("run", process(place, "p"), env={"WAIT": "finish"})
     place.until((place.folder / "at-go").exists, first)
@@ -310,6 +313,7 @@ def test_of_two_runs_with_one_output_each_writes_a_whole_result(place):
     assert counts(result) == Counter(LETTERS)
 
 
+@pytest.mark.long
 def test_a_result_that_was_deleted_is_told_and_a_run_makes_it_anew(place):
     file = process(place)
     place.json("run", file, "--json")
@@ -322,6 +326,7 @@ def test_a_result_that_was_deleted_is_told_and_a_run_makes_it_anew(place):
     assert counts(result) == Counter(LETTERS)
 
 
+@pytest.mark.long
 def test_partials_that_were_deleted_are_told(place):
     process_ = place.start("run", process(place), env={"WAIT": "e"})
     place.until((place.folder / "at-go").exists, process_)
@@ -332,6 +337,7 @@ def test_partials_that_were_deleted_are_told(place):
     assert "is gone: run the workload again" in said
 
 
+@pytest.mark.long
 def test_a_limit_reads_the_first_items_only_and_each_once(place):
     ended = place.json("run", process(place), "--limit", "2", "--json")
     assert ended["process"]["records"] == 4
@@ -342,6 +348,7 @@ def test_a_limit_reads_the_first_items_only_and_each_once(place):
 # Jobs of one's own.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("function", "said"),
     [
@@ -357,6 +364,7 @@ def test_a_job_that_can_use_no_record_fails_the_run_with_the_reason(place, funct
     assert len(errors(place)) == len(LETTERS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("function", "said"), [("exiting", "exit"), ("endless", "timed out after 1")])
 def test_a_job_that_ends_its_worker_or_never_ends_fails_the_run(place, function, said):
     file = process(place, job={"function": f"jobs:{function}"}, limits={"retries": 0, "timeout": "1s"})
@@ -365,6 +373,7 @@ def test_a_job_that_ends_its_worker_or_never_ends_fails_the_run(place, function,
     assert not (place.folder / "out" / "letters.csv").exists()
 
 
+@pytest.mark.long
 def test_a_job_has_the_packages_that_it_requires(place, stocked):
     place.environment.update(stocked.environment)
     place.write("fish.py", "import shoalfish\n\ndef job(record):\n    return [(shoalfish.version, 1)]\n")
