@@ -11,7 +11,7 @@ from shoal.spec.process import ResultFile
 from shoal.work.process.jobs import built_in
 from shoal.work.process.jobs.base import columns
 from shoal.work.process.partials import table_of
-from shoal.work.process.result_file import ensure_replaceable, rows, write_result
+from shoal.work.process.result_file import ensure_replaceable, rows, table, write_result
 from shoal.work.process.result_place import ResultPlace, check_place
 
 WORDS = built_in("words", {})
@@ -21,10 +21,10 @@ def place_in(folder: Path, name: str = "words.parquet") -> ResultPlace:
     return ResultPlace(ResultFile(path=name), str(folder), "r")
 
 
-def write(place: ResultPlace, key: str, word: str) -> None:
+def write(place: ResultPlace, key: str, *counts: tuple[str, int]) -> None:
     path = Path(place.storage.url, "aside")
     with path.open("wb") as file:
-        write_result(file, place.ending[1:], WORDS, [table_of(columns(WORDS), [[word], [1]])])
+        write_result(file, place.ending[1:], WORDS, [table_of(columns(WORDS), [*zip(*counts, strict=True)])])
     place.storage.write(key, path)
     path.unlink()
 
@@ -32,16 +32,17 @@ def write(place: ResultPlace, key: str, word: str) -> None:
 @pytest.mark.parametrize("name", ["words.parquet", "words.csv"])
 def test_parts_make_room_for_a_file_and_a_file_for_parts(tmp_path: Path, name: str) -> None:
     place = place_in(tmp_path, name)
-    for index, word in enumerate("abc"):
-        write(place, place.part_key(index), word)
-    assert [row["word"] for row in rows(place, None)] == ["a", "b", "c"]
+    for index, counts in enumerate([[("a", 5), ("b", 1)], [("c", 7), ("d", 5)], [("e", 1)]]):
+        write(place, place.part_key(index), *counts)
+    assert [row["word"] for row in rows(place, None, ["count"], WORDS)] == ["c", "a", "d", "b", "e"]
+    assert [row["word"] for row in rows(place, 1, ["count"], WORDS)] == ["c"]
     assert check_place(ResultFile(path=name), str(tmp_path)) == []
     ensure_replaceable(place, WORDS)
     place.make_room(2)
     assert place.result_keys() == [place.part_key(0), place.part_key(1)]
     place.make_room(1)
-    write(place, place.name, "d")
-    assert [row["word"] for row in rows(place, None)] == ["d"]
+    write(place, place.name, ("f", 1))
+    assert [row["word"] for row in rows(place, None, ())] == ["f"]
     place.make_room(1)
     assert place.result_keys() == [place.name]
     place.make_room(2)
@@ -50,7 +51,7 @@ def test_parts_make_room_for_a_file_and_a_file_for_parts(tmp_path: Path, name: s
 
 def test_a_folder_with_something_else_than_parts_is_refused(tmp_path: Path) -> None:
     place = place_in(tmp_path)
-    write(place, place.part_key(0), "a")
+    write(place, place.part_key(0), ("a", 1))
     (tmp_path / "words.parquet" / "mine.txt").touch()
     [problem] = check_place(ResultFile(path="words.parquet"), str(tmp_path))
     assert problem.message == "output: words.parquet is a folder."
@@ -58,10 +59,19 @@ def test_a_folder_with_something_else_than_parts_is_refused(tmp_path: Path) -> N
 
 def test_only_what_has_the_columns_of_a_job_is_replaced(tmp_path: Path) -> None:
     place = place_in(tmp_path)
-    write(place, place.name, "a")
+    write(place, place.name, ("a", 1))
     ensure_replaceable(place, WORDS)
     with pytest.raises(SpecError, match="it has the columns word, count, not tag, count"):
         ensure_replaceable(place, built_in("tags", {}))
+
+
+@pytest.mark.parametrize("name", ["words.parquet", "words.csv"])
+def test_a_result_without_rows_has_columns(tmp_path: Path, name: str) -> None:
+    place = place_in(tmp_path, name)
+    with open(tmp_path / name, "wb") as file:
+        write_result(file, place.ending[1:], WORDS, iter(()))
+    assert [*rows(place, None, ["count"], WORDS)] == []
+    assert table(place, ["count"], WORDS).column_names == ["word", "count"]
 
 
 def test_a_csv_file_with_lines_in_its_values_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -70,4 +80,4 @@ def test_a_csv_file_with_lines_in_its_values_is_read_as_it_was_written(tmp_path:
     given = [texts, texts, texts, [len(text) for text in texts]]
     with open(tmp_path / "text.csv", "wb") as file:
         write_result(file, "csv", job, [table_of(columns(job), given)])
-    assert [row["text"] for row in rows(place, None)] == texts
+    assert [row["text"] for row in rows(place, None, ())] == texts

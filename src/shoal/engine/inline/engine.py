@@ -17,7 +17,7 @@ from typing import NoReturn
 from shoal.engine.inline.surroundings import Surroundings, hearing_interrupts
 from shoal.engine.reservations import Leases, SharedNodes
 from shoal.engine.workers import messages, reporting
-from shoal.engine.workers.harness import ERROR_LENGTH, Harness
+from shoal.engine.workers.item_loop import ERROR_LENGTH, Harness
 from shoal.engine.workers.runner import THIS_MACHINE, Facts, Runner
 from shoal.engine.workers.worker import enter, make_runner, reports_of, set_variables
 from shoal.engine.workers.worker_links import Known

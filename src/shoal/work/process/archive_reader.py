@@ -38,7 +38,7 @@ class ArchiveReader:
         """One loop, as every call costs: each turn of the outer one goes on behind something that is wrong."""
         with self._file:
             try:
-                framing, head = framing_of(self._file, self._range.start if self._range.is_exact else 0)
+                framing, head = framing_of(self._file)
             except Unreadable as error:
                 self._say(0, str(error))
                 return
@@ -112,7 +112,7 @@ class ArchiveReader:
     def _check_head(self, framing: Framing, head: int, begin: int | None) -> None:
         """Say what is wrong with a file that does not begin as it should; the first range does."""
         if self._range.start > 0:
-            if self._range.is_exact and begin != head:
+            if self._range.is_exact and begin != self._range.start:
                 self._say(self._range.start, "no record begins here")
             return
         if self._size == 0:

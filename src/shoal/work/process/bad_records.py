@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from shoal.errors import NotFound
 from shoal.files.turns import Turn
+from shoal.model import Item
+from shoal.work.process.brought_partials import ERRORS
 from shoal.work.process.record import BadRecord
 from shoal.work.process.result_place import ResultPlace
 
@@ -40,25 +43,36 @@ class BadRecords:
         return _file(self.table())
 
 
-def gather(place: ResultPlace, parts: Sequence[tuple[int, str]], own: BadRecords, turn: Turn) -> Counter[str]:
-    """One file with those of these items (by sequence number and content) and `own`: how often a reason was found."""
+def gather(
+    place: ResultPlace, items: Sequence[Item], own: BadRecords, turn: Turn, brought: str | None
+) -> Counter[str]:
+    """One file with those of these items and `own`: how often each reason was found.
+
+    `brought` is the folder that they were brought to, if they were.
+    """
     turn.ensure()
-    if not parts and not own.count:
+    if not items and not own.count:
         place.storage.delete(place.all_errors_key)
         return Counter()
     import pyarrow
     from pyarrow import parquet
 
     tables = [own.table()] if own.count else []
-    for seq, content in sorted(parts):
+    for item in items:
         try:
-            data = place.storage.read(place.errors_key(seq, content))
-        except NotFound:
+            data = _errors_of(item, place, brought)
+        except (NotFound, FileNotFoundError):
             return Counter()  # Gathered before, and tidied away.
         tables.append(parquet.ParquetFile(pyarrow.BufferReader(data)).read(use_threads=False))
     table = pyarrow.concat_tables(tables)
     place.storage.write(place.all_errors_key, _file(table))
     return Counter(table.column("reason").to_pylist())
+
+
+def _errors_of(item: Item, place: ResultPlace, brought: str | None) -> bytes:
+    if brought is not None:
+        return Path(brought, item.id, ERRORS).read_bytes()
+    return place.storage.read(place.errors_key(item.seq, item.content))
 
 
 def _file(table: Any) -> bytes:

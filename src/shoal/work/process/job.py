@@ -18,8 +18,10 @@ from shoal.model.plan import Profile
 from shoal.shape.base import Policy
 from shoal.shape.pool import Guide
 from shoal.spec.process import Process
+from shoal.store import run_folder
 from shoal.work.job import Conclusion, Learned, Past, PoolJob, packages_of, requirement_problems
 from shoal.work.process.bad_records import BadRecords
+from shoal.work.process.brought_partials import clear
 from shoal.work.process.input_files import input_digest, input_ranges
 from shoal.work.process.item_params import BYTES, is_map
 from shoal.work.process.process_checks import check, ensure_output_is_ours
@@ -67,6 +69,10 @@ class ProcessJob(PoolJob):
         self._source: ProcessSource | None = None
         self._entries = BadRecords()
         """Of the input's indexes."""
+        self._items = ""
+        """The folder of what items left, on this machine."""
+        self._is_brought = False
+        """Whether partials come to this machine, as the nodes do not reach the folder of the result."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -85,13 +91,18 @@ class ProcessJob(PoolJob):
     def total(self) -> int | None:
         return None
 
+    def fit(self, nodes: Sequence[Node], *, here: bool = True) -> None:
+        self._is_brought = not here and not is_url(self.spec.output.path) and self.spec.job.function is None
+
     def inputs(self) -> str:
         return input_digest(self.spec.input, self.spec.folder)
 
     def local_paths(self) -> Mapping[str, str]:
         spec = self.spec
         input_ = min(spec.input.targets, key=is_url)  # A path of this machine, if there is one.
-        asked = {f"input.{spec.input.key}": input_, "output": spec.output.path}
+        asked = {f"input.{spec.input.key}": input_}
+        if not self._is_brought:
+            asked["output"] = spec.output.path
         return {key: os.path.join(spec.folder, path) for key, path in asked.items() if not is_url(path)}
 
     # A session.
@@ -107,7 +118,9 @@ class ProcessJob(PoolJob):
             "sets": list(spec.sets),
             "data": spec.folder,
             "run": run,
+            "brought": self._is_brought,
         }
+        self._items = os.path.join(run_folder(home, run), "items")
         self.factory = self.factory._replace(arguments=arguments)
 
     def source(self, past: Past, nodes: Callable[[], Sequence[Node]]) -> tuple[ProcessSource, Guide | None]:
@@ -120,6 +133,7 @@ class ProcessJob(PoolJob):
             next_seq=past.next_seq,
             limit=self.limit,
             failures=self.failures,
+            is_merged=not self._is_brought,
         )
         return self._source, None
 
@@ -142,11 +156,23 @@ class ProcessJob(PoolJob):
         from shoal.work.process.summary import conclude
 
         assert self._source is not None
-        return conclude(self.spec, self._place, self._source, items, self._entries, seconds, turn)
+        return conclude(
+            self.spec,
+            self._place,
+            self._source,
+            items,
+            self._entries,
+            seconds,
+            turn,
+            self._items if self._is_brought else None,
+        )
 
     def tidy(self, turn: Turn) -> None:
         turn.ensure()
-        self._place.clear()
+        if self._is_brought:
+            clear(self._items)
+        else:
+            self._place.clear()
 
     def apart(self, mark: str) -> Sequence[str]:
         folder, _, name = self.spec.output.path.rpartition("/")

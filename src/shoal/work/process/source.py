@@ -55,12 +55,13 @@ class ProcessSource:
         next_seq: int = 1,
         limit: int | None = None,
         failures: int = 0,
+        is_merged: bool = True,
     ) -> None:
         """`files` are those of the input, each as one range, or records that an index names. `failures` items may
-        fail: then there is a result of the others."""
+        fail: then there is a result of the others. Without `is_merged` there are no reduce items: the driver merges."""
         self._sizes = {_file(file): file.stop for file in files if not file.is_exact}
         self._split = split
-        self._seq, self._limit, self._failures = next_seq, limit, failures
+        self._seq, self._limit, self._failures, self._is_merged = next_seq, limit, failures, is_merged
         self.notes: list[str] = []
         """What a person should know of how files were cut."""
         self._mapped: dict[int, _Mapped] = {}
@@ -121,6 +122,11 @@ class ProcessSource:
         self._open -= 1
         self._note(item, outcome)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all map items have ended, and no more failed than may."""
+        return self.finished() and not self._open and self.failed <= self._failures
+
     # Steps.
 
     def _note(self, item: Item, outcome: Outcome) -> None:
@@ -179,7 +185,7 @@ class ProcessSource:
                 return repairs
         if not self._has_reduced:
             self._has_reduced = True
-            return self._reductions()
+            return self._reductions() if self._is_merged else []
         return []
 
     def _is_over(self) -> bool:
@@ -224,12 +230,16 @@ class ProcessSource:
             if any(_file(each) in done and not self._is_whole(each) for each in mapped.ranges)
         }
 
-    def _reductions(self) -> list[Item]:
+    def partials(self) -> list[tuple[int, str]]:
+        """What is merged, in the order of the input: sequence number and content of each map item that counts."""
         superseded = self.superseded()
-        counted = {seq: mapped for seq, mapped in self._mapped.items() if seq not in superseded}
-        in_order = sorted(counted.items(), key=lambda each: _position(each[1].ranges[0]))
-        partials = [(seq, mapped.content) for seq, mapped in in_order]
-        size = sum(mapped.facts.partial_bytes for mapped in counted.values())
+        counted = [(seq, mapped) for seq, mapped in self._mapped.items() if seq not in superseded]
+        counted.sort(key=lambda each: _position(each[1].ranges[0]))
+        return [(seq, mapped.content) for seq, mapped in counted]
+
+    def _reductions(self) -> list[Item]:
+        partials = self.partials()
+        size = sum(self._mapped[seq].facts.partial_bytes for seq, _ in partials)
         shares = max(1, -(-size // SHARE_BYTES))
         return [
             self._made(reduce_params(partials, (index, shares), size // shares)) for index in range(shares)

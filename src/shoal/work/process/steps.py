@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from shoal import spec as specs
 from shoal.engine.workers.runner import Failed, Stopwatch, now, workload_folder
 from shoal.errors import NotFound, SpecError
 from shoal.spec.process import JobChoice, Process, RecordFilter
 from shoal.work import functions
-from shoal.work.process import partials
+from shoal.work.process import brought_partials, partials
 from shoal.work.process.bad_records import BadRecords
 from shoal.work.process.counting import Counting
 from shoal.work.process.filters import Filter
 from shoal.work.process.item_params import (
     FACTS,
+    NUMBERS,
     PARTIALS,
     SHARE,
     Facts,
@@ -28,7 +28,7 @@ from shoal.work.process.item_params import (
     ranges_of,
 )
 from shoal.work.process.jobs import built_in
-from shoal.work.process.jobs.base import Job, adopted, is_rows
+from shoal.work.process.jobs.base import Job, adopted, is_rows, numbers_of
 from shoal.work.process.merging import reduced
 from shoal.work.process.reader import Reader
 from shoal.work.process.result_file import ensure_replaceable, write_result
@@ -54,11 +54,18 @@ def _filter(asked: RecordFilter) -> Filter | None:
     return Filter(*given) if any(given) else None
 
 
+_Key: TypeAlias = tuple[int, str]
+"""Of a partial: sequence number and content of the item that wrote it."""
+
+
 class Steps:
     """What one process needs to execute items. `text` and `sets` are the workload; `data` is the folder that relative
     inputs and outputs are in."""
 
-    def __init__(self, text: str, label: str, sets: list[str], data: str, run: str) -> None:
+    def __init__(
+        self, text: str, label: str, sets: list[str], data: str, run: str, brought: bool = False
+    ) -> None:
+        """With `brought`, partials go with what items leave behind, and are merged by the driver."""
         found = specs.loads(text, folder=workload_folder(), label=label, sets=sets, kind="process")
         assert isinstance(found, Process)
         self._spec = found
@@ -66,19 +73,24 @@ class Steps:
         self._filter = _filter(found.filter)
         self._place = ResultPlace(found.output, data, run)
         self._files = StoredFiles(data, found.input.endpoint)
+        self._is_brought = brought
 
-    def do(self, seq: int, params: Mapping[str, Any], beat: Callable[[], None]) -> dict[str, Any]:
-        """Execute an item: its metrics. `beat` is called now and then, and may raise."""
+    def do(
+        self, seq: int, params: Mapping[str, Any], beat: Callable[[], None], own: str = ""
+    ) -> dict[str, Any]:
+        """Execute an item: its metrics. `beat` is called now and then, and may raise; `own` is the item's folder."""
         with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
             if not is_map(params):
-                return {"rows": self._reduce(params, folder)}
-            facts = self._found(seq, params) or self._map(seq, params, folder, beat)
+                return {"rows": self._reduce(params, folder), NUMBERS: numbers_of(self._job)}
+            facts = self._found(seq, params) or self._map(seq, params, folder, beat, own)
             return {"records": facts.records, "errors": facts.errors, FACTS: facts.plain()}
 
     # Map.
 
     def _found(self, seq: int, params: Mapping[str, Any]) -> Facts | None:
         """What an earlier attempt left, if it finished."""
+        if self._is_brought:
+            return None
         key = self._place.partial_key(seq, content_of(params))
         try:
             entry = self._place.storage.stat(key)
@@ -88,7 +100,9 @@ class Steps:
             return None
         return facts._replace(partial_bytes=entry.size_bytes)
 
-    def _map(self, seq: int, params: Mapping[str, Any], folder: str, beat: Callable[[], None]) -> Facts:
+    def _map(
+        self, seq: int, params: Mapping[str, Any], folder: str, beat: Callable[[], None], own: str
+    ) -> Facts:
         watch, bad, began = Stopwatch(), BadRecords(), now()
         counting = Counting(self._job, Scratch(folder))
         records, size, extents = 0, 0, []
@@ -112,25 +126,27 @@ class Steps:
         with watch.measuring("writing"):
             with path.open("w+b") as out:
                 partials.write(out, self._job, counting.tables(), facts.plain())
-            if bad.kept:
-                self._place.storage.write(self._place.errors_key(seq, content_of(params)), bad.file())
-            self._place.storage.write_new(self._place.partial_key(seq, content_of(params)), path.read_bytes())
+            self._keep(seq, params, path, bad, own)
         return facts._replace(partial_bytes=os.path.getsize(path), seconds=dict(watch.seconds))
+
+    def _keep(self, seq: int, params: Mapping[str, Any], partial: Path, bad: BadRecords, own: str) -> None:
+        errors = bad.file() if bad.kept else None
+        if self._is_brought:
+            brought_partials.leave(own, partial, errors)
+            return
+        content = content_of(params)
+        if errors is not None:
+            self._place.storage.write(self._place.errors_key(seq, content), errors)
+        self._place.storage.write_new(self._place.partial_key(seq, content), partial.read_bytes())
 
     # Reduce.
 
     def _reduce(self, params: Mapping[str, Any], folder: str) -> int:
         index, shares = params[SHARE]
         place, path = self._place, Path(folder, "result")
-        with ExitStack() as files:
-            found = [
-                partials.Partial(files.enter_context(self._partial(seq, content)), f"partial {seq}")
-                for seq, content in params[PARTIALS]
-            ]
-            sources = _share(self._job, found, index, shares)
-            tables = reduced(self._job, sources, Scratch(folder))
-            with path.open("wb") as out:
-                written = write_result(out, place.ending[1:], self._job, tables)
+        tables = reduced(self._job, self._sources(params[PARTIALS], index, shares), Scratch(folder))
+        with path.open("wb") as out:
+            written = write_result(out, place.ending[1:], self._job, tables)
         try:
             ensure_replaceable(place, self._job)
         except SpecError as error:
@@ -139,25 +155,34 @@ class Steps:
         place.storage.write(place.name if shares == 1 else place.part_key(index), path)
         return written.rows
 
-    @contextmanager
-    def _partial(self, seq: int, content: str) -> Iterator[Any]:
-        key = self._place.partial_key(seq, content)
-        try:
-            file = self._place.storage.open(key)
-        except NotFound as error:
-            raise Failed(
-                f"{self._place.storage.url}/{key} is gone: run the workload again to make it anew."
-            ) from error
-        with file:
-            yield file
+    def _sources(self, found: Sequence[_Key], index: int, shares: int) -> list[Iterator[Any]]:
+        """What one reduce item merges of the partials: a span of the keys, or of the rows those of some partials.
 
+        A partial is open only while it is read: there may be more of them than files that a process may open.
+        """
+        span = partials.EVERYTHING
+        if is_rows(self._job):
+            found = found[len(found) * index // shares : len(found) * (index + 1) // shares]
+        elif shares > 1:
+            spans = partials.spans(self._opened(found), shares)
+            if index >= len(spans):
+                return []
+            span = spans[index]
+        return [self._tables(each, span) for each in found]
 
-def _share(job: Job, found: list[partials.Partial], index: int, shares: int) -> list[Iterator[Any]]:
-    """What one reduce item merges of the partials: a span of the keys, or of the rows some partials."""
-    if shares == 1:
-        return [partial.tables() for partial in found]
-    if is_rows(job):
-        first, last = (len(found) * each // shares for each in (index, index + 1))
-        return [partial.tables() for partial in found[first:last]]
-    spans = partials.spans(found, shares)
-    return [partial.tables(spans[index]) for partial in found] if index < len(spans) else []
+    def _tables(self, key: _Key, span: partials.Span) -> Iterator[Any]:
+        for partial in self._opened([key]):
+            yield from partial.tables(span)
+
+    def _opened(self, found: Iterable[_Key]) -> Iterator[partials.Partial]:
+        """Each of them, closed when the next is asked for."""
+        for seq, content in found:
+            key = self._place.partial_key(seq, content)
+            try:
+                file = self._place.storage.open(key)
+            except NotFound as error:
+                raise Failed(
+                    f"{self._place.storage.url}/{key} is gone: run the workload again to make it anew."
+                ) from error
+            with file:
+                yield partials.Partial(file, f"partial {seq}")

@@ -13,7 +13,10 @@ from shoal.spec.process import Process
 from shoal.units import format_number, format_seconds, format_share, format_size
 from shoal.work.job import Conclusion
 from shoal.work.process.bad_records import BadRecords, gather
-from shoal.work.process.item_params import FACTS, Facts, is_map
+from shoal.work.process.brought_partials import merge
+from shoal.work.process.item_params import FACTS, NUMBERS, Facts, is_map
+from shoal.work.process.jobs import built_in
+from shoal.work.process.jobs.base import numbers_of
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.source import ProcessSource
 
@@ -32,23 +35,32 @@ def conclude(
     entries: BadRecords,
     seconds: float,
     turn: Turn,
+    brought: str | None = None,
 ) -> Conclusion:
-    """Sum the items up. Errors are gathered in one file beside the result; `entries` are those of indexes."""
-    rows = 0
+    """Sum the items up. Errors are gathered in one file beside the result; `entries` are those of indexes.
+
+    `brought` is the folder that partials were brought to, where the driver is to merge them.
+    """
+    rows, numbers = 0, list[str]()
     counted: list[tuple[Item, Facts]] = []
     left_out = source.superseded()
     for item, metrics in items:
         if not is_map(item.params):
             rows += int(metrics["rows"])
+            numbers = list(metrics[NUMBERS])
         elif item.seq not in left_out:
             counted.append((item, Facts.read(metrics[FACTS])))
-    reasons = gather(
-        place, [(item.seq, item.content) for item, facts in counted if facts.errors], entries, turn
-    )
+    if brought is not None and source.is_complete:
+        job = built_in(str(spec.job.name), spec.job.options)
+        numbers = numbers_of(job)
+        ids = {item.seq: item.id for item, _ in counted}
+        rows = merge(job, brought, [ids[seq] for seq, _ in source.partials()], place, turn)
+    bad = [item for item, facts in counted if facts.errors]
+    reasons = gather(place, bad, entries, turn, brought)
     facts = [*(each for _, each in counted), Facts(errors=entries.count)]
     records, errors = sum(each.records for each in facts), sum(each.errors for each in facts)
     share = errors / max(1, records + errors)
-    document = summary(facts, rows, seconds, reasons)
+    document = {**summary(facts, rows, seconds, reasons), "numbers": numbers}
     verdict = _verdict(spec, share)
     busy_s = sum(sum(each.seconds.values()) for each in facts)
     learned = (

@@ -73,6 +73,11 @@ def columns(job: Job) -> dict[str, str]:
     return {**dict.fromkeys(job.key, "text"), **job.values}
 
 
+def numbers_of(job: Job) -> list[str]:
+    """The columns of the result that are numbers."""
+    return [name for name, kind in columns(job).items() if kind != "text"]
+
+
 def partial_columns(job: Job) -> dict[str, str]:
     """The columns of a partial, with their types: key columns first."""
     return {**dict.fromkeys(partial_key(job), "text"), **(job.partial_values or job.values)}
