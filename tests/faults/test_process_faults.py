@@ -10,6 +10,7 @@ import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
+from resource import RLIMIT_NOFILE, setrlimit
 from typing import Any
 
 import pytest
@@ -382,7 +383,23 @@ def test_a_job_has_the_packages_that_it_requires(place, stocked):
     assert counts(place.folder / "out" / "letters.csv") == {"1.0": len(LETTERS)}
 
 
-# Disks and buckets.
+# Disks, open files and buckets.
+
+FEW_FILES = 200
+
+
+@pytest.mark.long
+def test_there_may_be_more_partials_than_files_that_a_process_may_open(place):
+    lines = [f"{number % 10}\n" for number in range(2 * FEW_FILES)]
+    file = process(place, input={"text": "many.txt", "split": "2B"}, limits={})
+    place.write("many.txt", "".join(lines))
+    few = (FEW_FILES, FEW_FILES)
+    process_ = place.start("run", file, "--json", preexec_fn=lambda: setrlimit(RLIMIT_NOFILE, few))
+    assert json.loads(place.end(process_, 0).stdout)["items"]["done"] == len(lines) + 1
+    assert counts(place.folder / "out" / "letters.csv") == {
+        str(number): len(lines) // 10 for number in range(10)
+    }
+
 
 MANY = """\
 def job(record):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import shoal
 from shoal.errors import SpecError
 from shoal.spec.process import ResultFile
+from shoal.work.process import source
 from shoal.work.process.jobs import built_in
 from shoal.work.process.jobs.base import columns
 from shoal.work.process.partials import table_of
@@ -81,3 +84,24 @@ def test_a_csv_file_with_lines_in_its_values_is_read_as_it_was_written(tmp_path:
     with open(tmp_path / "text.csv", "wb") as file:
         write_result(file, "csv", job, [table_of(columns(job), given)])
     assert [row["text"] for row in rows(place, None, ())] == texts
+
+
+def test_a_large_result_is_parts_that_are_shown_as_one_and_replaced_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = [" ".join(f"w{number % step}" for number in range(2000)) for step in (700, 30, 1100)]
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_text(text)
+    (tmp_path / "w.yaml").write_text(
+        "kind: process\nname: w\ninput: {text: '*.txt', split: 4KiB}\njob: words\noutput: words.parquet\n"
+    )
+    counts = Counter(" ".join(texts).split())
+    expected = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    for share_bytes, parts in ((1000, range(3, 99)), (3000, range(2, 9)), (1 << 30, [1])):
+        monkeypatch.setattr(source, "SHARE_BYTES", share_bytes)
+        run = shoal.run("w.yaml", display=False)
+        assert run.state == "succeeded"
+        assert len(place_in(tmp_path).result_keys()) in parts
+        assert [(row["word"], row["count"]) for row in run.rows()] == expected
+    assert (tmp_path / "words.parquet").is_file()
