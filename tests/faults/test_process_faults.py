@@ -269,6 +269,16 @@ def test_a_folder_in_the_place_of_a_file_and_a_file_in_that_of_a_folder_are_refu
 # Outputs.
 
 
+def test_an_output_among_the_files_of_the_input_is_refused(place):
+    file = process(place, input={"csv": "counts.csv"}, output="counts.csv")
+    mine = place.write("counts.csv", "letter,count\na,3\n")
+    said = "is among the files that input."
+    assert said in place.refused("run", file)
+    assert said in place.refused("run", process(place, output="lines/letters.csv"))
+    assert said in place.refused("run", process(place, input={"text": "lines/*.csv"}, output="lines/a.csv"))
+    assert mine.read_text() == "letter,count\na,3\n"
+
+
 @pytest.mark.long
 def test_a_file_that_is_no_result_of_the_job_is_not_replaced(place):
     (place.folder / "a.warc.gz").write_bytes(gzip.compress(page("s")))

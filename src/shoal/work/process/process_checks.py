@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from shoal.errors import AccessDenied, FileError, NotFound, Problem, SpecError, nearest
-from shoal.files import find, is_url, open_storage
+from shoal.files import find, is_among, is_url, open_storage
 from shoal.files.patterns import has_magic
 from shoal.spec.process import Process
 from shoal.work import functions
@@ -47,13 +47,32 @@ def _job(spec: Process) -> Iterator[Problem]:
 
 
 def _output(spec: Process) -> Iterator[Problem]:
-    problems = check_place(spec.output, spec.folder)
-    yield from problems
-    if not problems and not is_url(spec.output.path):
+    if problems := check_place(spec.output, spec.folder):
+        yield from problems
+        return
+    place = ResultPlace(spec.output, spec.folder, "")
+    if _is_read_again(spec, place):
+        yield Problem(
+            f"output: {spec.output.path} is among the files that input.{spec.input.key} names.",
+            "Give another path: the result would replace what is read, or be read the next time.",
+        )
+    elif not is_url(spec.output.path):
         try:
-            ensure_output_is_ours(spec, ResultPlace(spec.output, spec.folder, ""))
+            ensure_output_is_ours(spec, place)
         except SpecError as error:
             yield Problem(str(error), error.hint)
+
+
+def _is_read_again(spec: Process, place: ResultPlace) -> bool:
+    keys = (place.name, place.part_key(0), place.all_errors_key)
+    try:
+        return spec.output.endpoint == spec.input.endpoint and any(
+            is_among(target, place.storage.url, key, folder=spec.folder)
+            for target in spec.input.targets
+            for key in keys
+        )
+    except SpecError:
+        return False  # What is wrong with the input is told where the input is checked.
 
 
 def ensure_output_is_ours(spec: Process, place: ResultPlace) -> None:
