@@ -16,8 +16,8 @@ from shoal.model.item import digest
 from shoal.model.node import Packages
 from shoal.model.plan import Profile
 from shoal.shape.base import Policy
-from shoal.shape.pool import Guide
-from shoal.spec.process import Process
+from shoal.shape.pool import Guide, Source
+from shoal.spec.process import SPARK, Process
 from shoal.store import run_folder
 from shoal.work.job import Conclusion, Learned, Past, PoolJob, packages_of, requirement_problems
 from shoal.work.process.bad_records import BadRecords
@@ -37,6 +37,10 @@ def prepare(spec: Process, *, limit: int | None = None) -> ProcessJob:
     problems = [*check(spec), *requirement_problems(spec)]
     if problems:
         raise several(problems)
+    if spec.backend == SPARK:
+        from shoal.work.process.spark_job import SparkJob
+
+        return SparkJob(spec, limit)
     return ProcessJob(spec, limit)
 
 
@@ -78,7 +82,9 @@ class ProcessJob(PoolJob):
     def fingerprint(self) -> str:
         spec = self.spec
         job = (spec.job.name, spec.job.function, dict(spec.job.options))
-        return digest(repr((self.kind, job, spec.input.format, vars(spec.filter), self.need.cpu)))
+        return digest(
+            repr((self.kind, job, spec.input.format, vars(spec.filter), self.need.cpu, spec.backend))
+        )
 
     @cached_property
     def packages(self) -> Packages:
@@ -123,7 +129,7 @@ class ProcessJob(PoolJob):
         self._items = os.path.join(run_folder(home, run), "items")
         self.factory = self.factory._replace(arguments=arguments)
 
-    def source(self, past: Past, nodes: Callable[[], Sequence[Node]]) -> tuple[ProcessSource, Guide | None]:
+    def source(self, past: Past, nodes: Callable[[], Sequence[Node]]) -> tuple[Source, Guide | None]:
         spec = self.spec
         self._entries = BadRecords()
         self._source = ProcessSource(

@@ -11,6 +11,7 @@ from shoal.errors import NotFound
 from shoal.work.kind import Excerpt, Extra, Kind, workload_of
 
 if TYPE_CHECKING:
+    from shoal.cluster.containers.spark_application import SparkWork
     from shoal.spec import Workload
     from shoal.spec.process import Process
     from shoal.store import RunInfo, RunStore
@@ -33,6 +34,7 @@ class ProcessKind(Kind):
     extras: Mapping[str, Extra] = {
         "fastwarc": Extra("fastwarc", "web archives", "process"),
         "resiliparse": Extra("resiliparse", "text and charsets of web pages", "process"),
+        "pyspark": Extra("pyspark", "backend: spark, which also needs Java", "spark"),
     }
 
     def samples(self) -> Mapping[str, str]:
@@ -48,6 +50,11 @@ class ProcessKind(Kind):
     def written_to(self, spec: Workload, folder: str) -> list[str]:
         name = _as_process(spec).output.path.rstrip("/").rpartition("/")[2]
         return [f"output={json.dumps({'path': f'{folder}/{name}'})}"]
+
+    def spark_work(self, spec: Workload) -> SparkWork:
+        from shoal.work.process.spark_job import spark_work
+
+        return spark_work(_as_process(spec))
 
     # Results.
 
