@@ -54,6 +54,13 @@ def _filter(asked: RecordFilter) -> Filter | None:
     return Filter(*given) if any(given) else None
 
 
+def _give_back() -> None:
+    """Let others have the memory that Arrow keeps for the next item: the last one may be the merge, elsewhere."""
+    import pyarrow
+
+    pyarrow.default_memory_pool().release_unused()
+
+
 _Key: TypeAlias = tuple[int, str]
 """Of a partial: sequence number and content of the item that wrote it."""
 
@@ -83,6 +90,7 @@ class Steps:
             if not is_map(params):
                 return {"rows": self._reduce(params, folder), NUMBERS: numbers_of(self._job)}
             facts = self._found(seq, params) or self._map(seq, params, folder, beat, own)
+            _give_back()
             return {"records": facts.records, "errors": facts.errors, FACTS: facts.plain()}
 
     # Map.
