@@ -9,6 +9,7 @@ from shoal.engine import room
 from shoal.errors import ShoalError
 from shoal.model import Decision, Node, Plan, Prediction
 from shoal.units import format_size
+from shoal.words import some
 from shoal.work.job import Learned
 from shoal.work.process.input_files import input_ranges
 from shoal.work.process.summary import NODES
@@ -32,8 +33,10 @@ def plan(job: ProcessJob, nodes: Sequence[Node], learned: Learned) -> Plan:
     rate = learned.get(NODES, {}).get("bytes_per_second")
     prediction = _prediction(size, rate, workers)
     decisions = (
-        Decision("workers", workers, f"{len(nodes)} nodes hold {capacity} workers of {job.need.cpu:g} CPU"),
-        Decision("input", format_size(size), f"{len(files)} files"),
+        Decision(
+            "workers", workers, f"{some(len(nodes), 'node')} with room for {capacity} of {job.need.cpu:g} CPU"
+        ),
+        Decision("input", format_size(size), some(len(files), "file")),
         Decision(
             "split",
             format_size(job.spec.input.split),

@@ -9,6 +9,7 @@ from shoal.errors import Problem, SpecError
 from shoal.files import Storage, is_url, open_storage
 from shoal.files.base import joined
 from shoal.spec.process import ResultFile
+from shoal.work.inputs.places import mark_of
 
 ERRORS = "errors.parquet"
 
@@ -52,6 +53,10 @@ class ResultPlace:
         if self.storage.exists(self.name):
             return [self.name]
         return sorted(entry.key for entry in self.storage.list(self.name, f"part-*{self.ending}"))
+
+    def mark(self) -> str:
+        """Another one when the result is another one; empty where there is none."""
+        return " ".join(mark_of(self.storage.stat(key)) for key in self.result_keys())
 
     @property
     def all_errors_key(self) -> str:

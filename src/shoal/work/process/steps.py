@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from shoal.work.process.item_params import (
 from shoal.work.process.jobs import built_in
 from shoal.work.process.jobs.base import Job, adopted, columns, is_rows
 from shoal.work.process.merging import reduced
-from shoal.work.process.reader import Reader
+from shoal.work.process.reader import ARCHIVES, Reader
 from shoal.work.process.record import BadRecord
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.result_table import write_result
@@ -37,6 +38,8 @@ from shoal.work.process.scratch import Scratch
 from shoal.work.process.stored_files import StoredFiles
 from shoal.work.protocols import Unreadable
 
+TABLES_NEED = ("pyarrow.acero", "pyarrow.compute", "pyarrow.csv", "pyarrow.ipc", "pyarrow.parquet")
+ARCHIVES_NEED = ("fastwarc", "resiliparse.parse.encoding")
 ERRORS_KEPT = 10_000
 """Bad records of one item that are kept with their reasons; the others are counted."""
 BEAT_RECORDS = 5000
@@ -68,6 +71,8 @@ class Steps:
         self._filter = _filter(found.filter)
         self._place = ResultPlace(found.output, data, run)
         self._files = StoredFiles(data, found.input.endpoint)
+        for module in (*TABLES_NEED, *(ARCHIVES_NEED if found.input.format in ARCHIVES else ())):
+            import_module(module)  # Now, so that it is not counted as work.
 
     def do(self, seq: int, params: Mapping[str, Any], beat: Callable[[], None]) -> dict[str, Any]:
         """Execute an item: its metrics. `beat` is called now and then, and may raise."""

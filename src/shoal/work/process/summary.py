@@ -33,12 +33,12 @@ def conclude(
     turn: Turn,
 ) -> Conclusion:
     """Sum the items up. Errors are gathered in one file beside the result."""
-    rows = 0
+    rows: list[int] = []
     counted: list[tuple[Item, Facts]] = []
     left_out = source.superseded()
     for item, metrics in items:
         if not is_map(item.params):
-            rows += int(metrics["rows"])
+            rows.append(int(metrics["rows"]))
         elif item.seq not in left_out:
             counted.append((item, Facts.read(metrics[FACTS])))
     reasons = _gather_errors(
@@ -47,7 +47,9 @@ def conclude(
     facts = [each for _, each in counted]
     records, errors = sum(each.records for each in facts), sum(each.errors for each in facts)
     share = errors / max(1, records + errors)
-    document = summary(facts, rows, seconds, reasons)
+    document = summary(facts, sum(rows), seconds, reasons)
+    document["result"] = place.mark() if rows else ""
+    document["errors_file"] = place.all_errors_key if errors else ""
     notes = [*source.notes, *_verdict(spec, share, records)]
     busy_s = sum(sum(each.seconds.values()) for each in facts)
     learned = (
@@ -121,14 +123,14 @@ def in_words(document: Mapping[str, Any]) -> list[str]:
         told = ", ".join(f"{name} {format_seconds(spent)}" for name, spent in phases.items() if spent > 0)
         lines.append(f"Time by phase, summed over workers: {told}.")
     if document["errors"]:
-        lines += _about_errors(document["errors"], document["reasons"])
+        lines += _about_errors(document)
     return lines
 
 
-def _about_errors(errors: int, reasons: Mapping[str, int]) -> list[str]:
-    lines = [
-        f"{words.some(errors, 'record')} could not be used; the file of errors beside the result says which:"
-    ]
+def _about_errors(document: Mapping[str, Any]) -> list[str]:
+    errors, reasons = document["errors"], document["reasons"]
+    file = document["errors_file"]
+    lines = [f"{words.some(errors, 'record')} could not be used; {file} says which and why:"]
     shown = sorted(reasons.items(), key=lambda each: -each[1])[:REASONS_SHOWN]
     lines += [
         f"  {count:,} x {words.shortened(words.printable(reason), _LONGEST_REASON)}"
