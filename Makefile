@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 READY_TO_TEST := .venv/.ready-to-test
-BASE := not (ray or s3 or hdfs or hosts or torch or root or long)
+BASE := not (ray or s3 or hdfs or spark or hosts or torch or root or long)
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .PHONY: setup demo test test-all soak bench bench-infer lint clean
@@ -35,8 +35,8 @@ test: $(READY_TO_TEST)
 	$(BIN)/pytest -n 2 --dist loadfile -m "$(BASE) and not serial" $(OPTIONS)
 	$(BIN)/pytest -m "$(BASE) and serial" $(OPTIONS) $$(grep -rl --include='test_*.py' mark.serial tests)
 	@echo "Left out: tests marked long (they take more than ten seconds), root (they mount disks), ray (they start Ray"
-	@echo "clusters), hosts (they start hosts in network namespaces, which needs root, openssh-server and iproute2), s3"
-	@echo "and hdfs (they start servers, which are hundreds of megabytes to download), torch (a large download, too)."
+	@echo "clusters), hosts (they start hosts in network namespaces, which needs root, openssh-server and iproute2), s3,"
+	@echo "hdfs and spark (they start servers, which are hundreds of megabytes to download), torch (a large download, too)."
 	@echo "make test-all installs what they need, and runs them."
 
 test-all: $(READY_TO_TEST)
@@ -53,7 +53,7 @@ bench: $(READY_TO_TEST)
 	    else echo "Left out: bench/ray.py. It needs: $(BIN)/pip install --editable '.[bench]'"; fi
 
 bench-infer: $(READY_TO_TEST)
-	$(PIP) --editable '.[test-all,bench-spark]'
+	$(PIP) --editable '.[test-all]'
 	$(BIN)/python bench/infer.py --point-seconds 2
 
 lint: $(READY_TO_TEST)

@@ -1,6 +1,6 @@
 """This checkout against another one, as ratios: pairs of runs in turn, the median of their ratios, and its interval.
 
-python bench/against.py OTHER [--only a,b,d,e] [--pairs 15] [--sync-ms 5] [--json]
+python bench/against.py OTHER [--only a,b,d,e,i,r] [--pairs 15] [--sync-ms 5] [--json]
 
 OTHER is the folder of another checkout, such as `git worktree add ../before COMMIT`; both are run by the interpreter
 that runs this. Above 1, this checkout takes longer. With --sync-ms every fsync of both takes so much longer (needs cc).
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +43,8 @@ class Sizes(NamedTuple):
     nothing: int = 5000
     waits: int = 200
     many: int = 100_000
+    lines: int = 60_000
+    on_ray: int = 2000
 
 
 class Compared(NamedTuple):
@@ -93,6 +96,34 @@ class Sides:
         mark.unlink()
         return seconds
 
+    def whole(self, source: Path, workload: Path) -> float:
+        """Seconds of the whole command."""
+        command = [PYTHON, "-m", "shoal", "run", str(workload), "--json"]
+        began = time.perf_counter()
+        self._bench.call(command, workload.parent, self.environment(source))
+        return time.perf_counter() - began
+
+    def on_ray(self, source: Path, workload: Path, cluster: Path, count: int) -> float:
+        """Seconds from when the workers are up until the last trial is durable."""
+        program = source.parent / "bench" / "drive_ray.py"
+        command = [PYTHON, "-P", str(program), "warm", str(workload), str(cluster), str(count), "2"]
+        told = self._bench.call(command, workload.parent, self.environment(source))
+        return float(json.loads(told.splitlines()[-1])["seconds"])
+
+
+def inference(folder: Path, lines: int) -> Path:
+    """A workload over so many lines of text, with a model that does next to nothing, and nothing to tune."""
+    folder.mkdir()
+    (folder / "lines.txt").write_text("".join(f"{number}\n" for number in range(lines)))
+    (folder / "mine.py").write_text(
+        "class Model:\n    def __call__(self, batch):\n        return {'n': [len(text) for text in batch]}\n"
+    )
+    (folder / "infer.yaml").write_text(
+        "kind: infer\nname: lines\ninput: {text: lines.txt}\nmodel: {function: 'mine:Model'}\noutput: out/\n"
+        "tune: {batch: 64, workers: 2, threads: 1, item: 1000}\n"
+    )
+    return folder / "infer.yaml"
+
 
 def slow_sync(folder: Path, sync_ms: float) -> str:
     """A library that makes every sync take longer; its path."""
@@ -121,10 +152,33 @@ def compare(
     return Compared(key, what, statistics.median(ratios), low, high, *medians_s, pairs)
 
 
+def compare_on_ray(
+    bench: Workbench, sides: Sides, count: int, rows: Callable[[int], list[tuple[int, float]]], pairs: int
+) -> Compared:
+    """Each on a Ray cluster of its own: its nodes have the Shoal of that checkout."""
+    sys.path.append(sys.path.pop(0))  # Last: what lies beside this program (ray.py) is no package.
+    from on_ray import cluster
+
+    workload = bench.workload("on-ray", ("number", "rate"), rows(count), "function: trials:nothing")
+    with ExitStack() as clusters:
+        files = {}
+        for source in sides.sources:
+            os.environ["PYTHONPATH"] = str(source)
+            made = clusters.enter_context(cluster(bench, [2]))
+            files[source] = made.file.rename(bench.folder / f"ray-{len(files)}.yaml")
+        return compare(
+            "r",
+            f"{count} trials that do nothing, on Ray",
+            lambda source: sides.on_ray(source, workload, files[source], count),
+            sides.sources,
+            pairs,
+        )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="This checkout against another one, as ratios.")
     parser.add_argument("other", type=Path, help="the folder of the other checkout")
-    parser.add_argument("--only", default="a,b,d,e", help="which ones, such as a,b")
+    parser.add_argument("--only", default="a,b,d,e", help="which ones, such as a,b; also i, r")
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--sync-ms", type=float, default=0.0, help="how much longer every sync takes")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -149,10 +203,19 @@ def main() -> int:
             "d": ("to the first trial", lambda source: sides.first_trial(source, first)),
             "e": (f"{sizes.many} trials that do nothing", lambda source: sides.drive(source, many)),
         }
+        lines = inference(bench.folder / "inference", sizes.lines)
+        measures["i"] = (
+            f"an inference of {sizes.lines} lines",
+            lambda source: sides.whole(source, lines),
+        )
         load = os.getloadavg()[0]
         compared = [
-            compare(key, *measures[key], sides.sources, arguments.pairs) for key in arguments.only.split(",")
+            compare(key, *measures[key], sides.sources, arguments.pairs)
+            for key in arguments.only.split(",")
+            if key != "r"
         ]
+        if "r" in arguments.only.split(","):
+            compared.append(compare_on_ray(bench, sides, sizes.on_ray, rows, arguments.pairs))
     finally:
         bench.close()
     if arguments.json:

@@ -102,7 +102,7 @@ def best_other(ground: Ground) -> tuple[Ran | None, list[Ran]]:
     for what in ("Daft", "PySpark"):
         absent = missing(what)
         if absent:
-            extra = "bench-spark" if what == "PySpark" else "bench"
+            extra = "spark" if what == "PySpark" else "bench"
             ground.say(f"{what} is left out: {', '.join(absent)} not installed; pip install '.[{extra}]'")
             continue
         workers = sorted({1, ground.cpus})

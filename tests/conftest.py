@@ -12,9 +12,10 @@ from hypothesis import settings
 
 from servers.hdfs import hdfs, hdfs_folder
 from servers.seaweedfs import bucket, seaweed
+from servers.spark import spark_master
 from servers.unreliable import unreliable
 
-__all__ = ["bucket", "hdfs", "hdfs_folder", "seaweed", "unreliable"]
+__all__ = ["bucket", "hdfs", "hdfs_folder", "seaweed", "spark_master", "unreliable"]
 
 pytest_plugins = ["needs", "shards"]
 

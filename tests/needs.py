@@ -7,6 +7,7 @@ with one of these markers passed: a skip is not a pass.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Generator
 from importlib.util import find_spec
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 from testbed.requirements import why_not_here
 
-MODULES = {"ray": "ray", "s3": "obstore", "hdfs": "hdfs_native", "torch": "torch"}
+MODULES = {"ray": "ray", "s3": "obstore", "hdfs": "hdfs_native", "spark": "pyspark", "torch": "torch"}
 """Markers, and the module without which a test that carries it cannot run."""
 NEEDS = (*MODULES, "hosts", "root", "user", "machine")
 
@@ -24,6 +25,8 @@ def missing(need: str) -> str | None:
     """Why a test that needs this cannot run here; `None`: it may try."""
     if need in MODULES and find_spec(MODULES[need]) is None:
         return f"the extra `{need}` is not installed: make test-all installs it"
+    if need == "spark" and shutil.which("java") is None:
+        return "there is no Java"
     if need == "root" and os.geteuid() != 0:
         return "needs root"
     if need == "user" and os.geteuid() == 0:

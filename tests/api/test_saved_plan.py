@@ -121,6 +121,25 @@ def test_a_run_has_the_workers_that_its_plan_says_and_an_edited_plan_changes_it(
     assert (followed["workers"], followed["workers_by_node"]) == (1, {"node0": 0, "node1": 1})
 
 
+def test_a_resume_keeps_to_the_workers_of_the_plan_where_its_nodes_are_there(folder: Path) -> None:
+    save(folder, "naps.yaml", workers_by_node={"node0": 0, "node1": 1})
+    (folder / "naps.py").write_text("def nap(n):\n    assert n < 4\n")
+    run = shoal.run("naps.yaml", cluster="pair.yaml", plan="plan.json")
+    (folder / "naps.py").write_text("def nap(n):\n    assert n < 6\n")
+    assert run.state == "failed"
+    again = shoal.resume(run.id, failed=True)
+    assert [use.node for use in again.wait().workers] == ["node1"]
+
+    (folder / "pair.yaml").write_text(CLUSTER.replace("node1", "node2"))
+    with pytest.raises(SpecError, match="has workers on node1 alone, and there is no such node now"):
+        shoal.resume(run.id, failed=True)
+    (folder / "naps.py").write_text("import time\n\ndef nap(n):\n    time.sleep(0.1)\n")
+    (folder / "others.yaml").write_text(CLUSTER.replace("host: node", "host: other"))
+    elsewhere = shoal.resume(run.id, failed=True, cluster="others.yaml")
+    assert (elsewhere.state, len(elsewhere.rows())) == ("succeeded", 8)
+    assert {use.node for use in elsewhere.wait().workers} <= {"other0", "other1"}
+
+
 def test_a_plan_that_was_made_for_something_else_is_refused_with_all_that_differs(folder: Path) -> None:
     save(folder, "naps.yaml", settings={"tune.batch": 3})
     (folder / "naps.yaml").write_text(SWEEP + "limits: {retries: 1}\n")

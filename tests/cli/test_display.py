@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from shoal import words
-from shoal.api.display import Silent, board, display_for_python, live, notebook, plain
+from shoal.api.display import Silent, board, display_for_python, live, notebook
 from shoal.api.display.board import Best, Board, Estimate, Units
+from shoal.cli.foreground import FAILURES_SAID, PlainDisplay
 from shoal.model import Item, Outcome
 from shoal.shape.base import Ended, Progress, Running
 from shoal.work.infer.kind import KIND
@@ -100,7 +101,7 @@ def test_the_estimate_settles():
 
 def test_plain_lines_come_every_few_seconds_and_failures_at_once(shown):
     said = []
-    display = plain.PlainDisplay(shown, said.append)
+    display = PlainDisplay(shown, said.append)
     for step in range(100):
         display.moment(moment(now=step * 0.1))
     assert len(said) == 1
@@ -113,10 +114,10 @@ def test_plain_lines_come_every_few_seconds_and_failures_at_once(shown):
 
 def test_a_flood_of_failures_is_counted_instead_of_printed(shown):
     said = []
-    display = plain.PlainDisplay(shown, said.append)
+    display = PlainDisplay(shown, said.append)
     display.durable([ended(number, "failed", "boom") for number in range(1, 1001)])
     display.close()
-    assert len(said) == plain.FAILURES_SAID + 1
+    assert len(said) == FAILURES_SAID + 1
     assert said[-1] == "failed: 990 more"
 
 
@@ -124,7 +125,7 @@ def test_a_listener_that_is_gone_is_not_an_error(shown):
     def say(_):
         raise BrokenPipeError
 
-    display = plain.PlainDisplay(shown, say)
+    display = PlainDisplay(shown, say)
     display.durable([ended(5, "failed", "boom"), ended(6, "failed", "boom")])
     display.close()
 

@@ -11,12 +11,15 @@ import pytest
 Shoal = Callable[..., Any]
 CLUSTER = "kind: cluster\nname: lab\nprovider: swarm\nimage: lab:1\nnodes: [{host: a}, {host: b}]\n"
 SWEEP = "kind: sweep\nname: first\ntrials: {grid: {x: [1]}}\nrun: {command: 'true {x}'}\n"
+WORDS = "kind: process\ninput: {text: lines.txt}\njob: words\noutput: words.csv\n"
 
 
 @pytest.fixture(autouse=True)
 def _files(tmp_path: Path) -> None:
     (tmp_path / "lab.yaml").write_text(CLUSTER)
     (tmp_path / "sweep.yaml").write_text(SWEEP)
+    (tmp_path / "words.yaml").write_text(WORDS)
+    (tmp_path / "apart.yaml").write_text(WORDS.replace("words.csv", "s3://lab/words.csv"))
 
 
 def test_one_file_goes_to_stdout_and_nothing_is_written(shoal: Shoal, tmp_path: Path) -> None:
@@ -50,6 +53,9 @@ def test_files_are_written_once_and_never_over_others(shoal: Shoal, tmp_path: Pa
         (("lab.yaml", "--to", "swarm", "--cluster", "lab.yaml"), "is a cluster file already"),
         (("lab.yaml", "--to", "image"), "an image is made for a workload"),
         (("none.yaml", "--to", "image"), "none.yaml"),
+        (("sweep.yaml", "--to", "spark"), "is of the kind sweep, which Spark cannot run"),
+        (("words.yaml", "--to", "spark"), "words.csv would be a file in one of several containers"),
+        (("apart.yaml", "--to", "spark"), "names no image for the driver and the executors"),
         (("lab.yaml", "--to", "swarm", "--out", "lab.yaml/x"), "cannot be written to"),
     ],
 )

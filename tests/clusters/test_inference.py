@@ -97,3 +97,23 @@ def working(desk: Desk) -> set[str]:
     run = desk.run_of("squares")
     items = desk.json("show", run)["items"] if run else []
     return {each["node"] for each in items if each["state"] == "running"}
+
+
+def test_counts_of_records_elsewhere_come_to_the_desk(desk: Desk) -> None:
+    lines = ["one two two", "three three three"] * 400
+    put = 'from shoal.files import open_storage; storage = open_storage("s3://{0}/lines"); '
+    put += "[storage.write(f'{{n}}.txt', {1!r}.encode()) for n in range(6)]"
+    python(desk, put.format(BUCKET, "\n".join(lines)))
+    lab = desk.cluster([{"host": host, "cpu": 1, "memory": "2GiB"} for host in HOSTS[:2]], name="counts")
+    workload = {
+        "kind": "process",
+        "name": "counts",
+        "input": {"text": f"s3://{BUCKET}/lines", "split": "5kB"},
+        "job": "words",
+        "output": "counts.csv",
+    }
+    file = desk.write("counts/counts.yaml", json.dumps(workload))
+    told = desk.json("run", file, "--cluster", lab)
+    assert (told["process"]["records"], told["process"]["rows"]) == (6 * 800, 3)
+    assert desk.read("counts/counts.csv") == "word,count\nthree,7200\ntwo,4800\none,2400\n"
+    desk.shoal("cluster", "down", lab, code=None)

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from shoal.engine import arbitration
-from shoal.engine.claims import Ask, Claim, Hold, Table
+from shoal.engine.claims import TURN_S, Ask, Claim, Hold, Table
 from shoal.model import Need, Node, Place
 
 FOUR = [Node("a", cpu=4, memory_bytes=1 << 34)]
@@ -185,3 +185,52 @@ def test_one_in_line_that_no_nodes_could_hold_holds_up_nobody() -> None:
     behind = shared.ask("b", *[Need()] * 4, together=True)
     granted, _ = shared.settle()
     assert granted == [behind]
+
+
+def test_what_is_kept_is_lent_until_the_first_in_line_could_start_and_not_beyond() -> None:
+    shared = Shared()
+    shared.ask("a", together=True, lasts_s=10.0)
+    shared.ask("a", together=True, lasts_s=60.0)
+    shared.ask("b", *[Need()] * 3, together=True)
+    shared.settle()
+    short, long = shared.ask("c", lasts_s=5.0), shared.ask("c", lasts_s=20.0)
+    granted, asked = shared.settle()
+    assert (granted, asked) == ([short], []), "one of the two is gone after 10 seconds, and then it starts"
+    [hold] = holds_of(shared, "c")
+    assert hold.place.lent
+    assert hold.leaving
+    shared.table.withdraw("c", long.id)
+    shared.now += 9.0
+    shared.ask("c", lasts_s=5.0)
+    assert shared.settle() == ([], [])
+
+
+def test_nothing_is_lent_while_somebody_in_the_way_may_go_at_any_moment() -> None:
+    shared = Shared()
+    shared.ask("a", together=True, lasts_s=60.0)
+    shared.ask("a", together=True)
+    shared.ask("b", *[Need()] * 3, together=True)
+    shared.ask("c", lasts_s=1.0)
+    shared.settle()
+    assert shared.holds() == {"a": 2}
+
+
+def test_a_run_without_a_worker_takes_its_turn_behind_those_that_came_within_a_while() -> None:
+    shared = Shared()
+    shared.ask("a", *[Need()] * 4, together=True)
+    shared.settle()
+    alone = shared.ask("b")
+    shared.now += TURN_S - 1
+    before = shared.ask("c", *[Need()] * 4, together=True)
+    shared.now += 2
+    behind = shared.ask("a", *[Need()] * 4, together=True)
+    order = []
+    while len(order) < 3:
+        for name, claim in shared.table.claims.items():
+            for place in list(claim.holds):
+                shared.table.drop(name, place)
+        granted, asked = shared.settle()
+        assert asked == []
+        order += granted
+        assert all(hold.place.lent for hold in holds_of(shared, "b"))
+    assert order == [before, alone, behind]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.model import Item
-from shoal.planner import chunks
 from shoal.planner.durations import Durations, interval, makespan, predict, remaining
+from shoal.shape.pool import queue
 
 SECONDS = st.lists(st.floats(0.001, 1e4), min_size=1, max_size=60)
 
@@ -104,18 +104,18 @@ def test_what_remains_is_spread_over_the_workers_but_never_less_than_the_longest
 def test_a_worker_never_has_more_ahead_than_the_horizon_allows(
     mean: float, waiting: int, workers: int
 ) -> None:
-    count = chunks.ahead(mean, waiting, workers)
-    assert 1 <= count <= chunks.MOST_ITEMS
-    assert count == 1 or count * mean <= chunks.HORIZON_S * 1.001
+    count = queue.items_ahead(mean, waiting, workers)
+    assert 1 <= count <= queue.MOST_ITEMS
+    assert count == 1 or count * mean <= queue.HORIZON_S * 1.001
 
 
 def test_the_first_items_are_handed_out_one_by_one() -> None:
-    assert chunks.ahead(None, 10**6, 2) == 1
+    assert queue.items_ahead(None, 10**6, 2) == 1
 
 
 def test_a_worker_far_away_has_the_next_item_before_the_last_has_ended() -> None:
-    assert chunks.ahead(0.05, 1000, 3, latency_s=0.01) == 2
-    assert chunks.ahead(0.05, 1000, 3, latency_s=0.0) == 1
-    assert chunks.ahead(0.05, 1, 3, latency_s=0.01) == 1, "at the end each takes one"
-    assert chunks.ahead(60.0, 1000, 3, latency_s=0.01) == 1, "beside a long item, the way is short"
-    assert chunks.ahead(0.001, 1000, 3, latency_s=0.01) == 50
+    assert queue.items_ahead(0.05, 1000, 3, latency_s=0.01) == 2
+    assert queue.items_ahead(0.05, 1000, 3, latency_s=0.0) == 1
+    assert queue.items_ahead(0.05, 1, 3, latency_s=0.01) == 1, "at the end each takes one"
+    assert queue.items_ahead(60.0, 1000, 3, latency_s=0.01) == 1, "beside a long item, the way is short"
+    assert queue.items_ahead(0.001, 1000, 3, latency_s=0.01) == 50

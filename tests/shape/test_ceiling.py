@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.engine.sim import Behaviour, SimWorld
 from shoal.model import Need, Node
-from shoal.shape.pool.crew import Ceiling
+from shoal.shape.pool.lane_places import Ceiling
 
 ANYWHERE = Need()
 NODES = [Node("node0", 1, 1 << 30), Node("node1", 4, 1 << 30), Node("node2", 2, 1 << 30)]
@@ -16,7 +16,7 @@ def ceiling(most: dict[str, int] | None, need: Need = ANYWHERE) -> Ceiling:
 
 def test_without_a_ceiling_workers_are_asked_for_anywhere() -> None:
     assert ceiling(None).capacity() == 7
-    assert ceiling(None).next_need(["node0"] * 9) == ANYWHERE
+    assert ceiling(None).next_needs(["node0"] * 9) == [ANYWHERE]
 
 
 def test_a_node_has_as_many_workers_as_its_ceiling_and_its_room_allow() -> None:
@@ -27,8 +27,8 @@ def test_a_node_has_as_many_workers_as_its_ceiling_and_its_room_allow() -> None:
 
 def test_each_worker_is_asked_for_where_the_most_are_missing() -> None:
     hosts: list[str | None] = []
-    while (need := ceiling({"node0": 1, "node1": 3, "gone": 4}).next_need(hosts)) is not None:
-        hosts.append(need.node)
+    while (needs := ceiling({"node0": 1, "node1": 3, "gone": 4}).next_needs(hosts)) is not None:
+        hosts += [need.node for need in needs]
     assert hosts[:2] == ["node1", "node1"]
     assert sorted(map(str, hosts)) == ["node0", "node1", "node1", "node1"]
-    assert ceiling({"node0": 1}).next_need(["node0", "node0"]) is None
+    assert ceiling({"node0": 1}).next_needs(["node0", "node0"]) is None

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from shoal.engine.claims import TURN_S
 from shoal.engine.sim import Behaviour, SimEngine, SimWorld, random_faults
 from shoal.errors import CannotPlace
 from shoal.model import (
@@ -23,8 +24,9 @@ from shoal.model import (
     Refused,
     WorkerLost,
 )
+from shoal.planner.durations import Durations
 from shoal.shape.base import Policy
-from shoal.shape.pool import Lane, Pool
+from shoal.shape.pool import Companion, Lane, Pool
 from shoal.store import MemoryJournal
 from shoal.testing.events import of
 
@@ -60,6 +62,20 @@ class Numbers:
         return None
 
     def ended(self, item: Item, outcome: Outcome) -> None:
+        return None
+
+
+class Foreseen(Durations):
+    """As if every item had been run before."""
+
+    def expect(self, item: Item) -> float | None:
+        return float(item.params["seconds"])
+
+
+class Unforeseen(Durations):
+    """Nobody can say how long an item will take, so nothing is lent for it."""
+
+    def expect(self, item: Item) -> float | None:
         return None
 
 
@@ -117,7 +133,7 @@ class Gang:
 class Neighbours:
     """One seed: a cluster, pools and gangs; on every third seed, faults."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, durations: type[Durations] = Durations) -> None:
         random = Random(f"line {seed}")
         nodes = [
             Node(f"n{index}", random.choice((1, 2, 4)), 1 << 30) for index in range(random.randint(1, 4))
@@ -142,7 +158,16 @@ class Neighbours:
             self.longest_s = max(self.longest_s, source.longest_s)
             self.journals.append((count, journal))
             self.pools.append(
-                (engine, Pool(engine, journal, [Lane(FACTORY, Need(), Policy(retries=9))], source))
+                (
+                    engine,
+                    Pool(
+                        engine,
+                        journal,
+                        [Lane(FACTORY, Need(), Policy(retries=9))],
+                        source,
+                        durations=durations(),
+                    ),
+                )
             )
         self.gangs = [
             Gang(self.world.connect(f"gang{number}"), random, int(self.cpu))
@@ -229,3 +254,57 @@ def test_pools_and_gangs_all_end_in_turn_and_nothing_idles_but_what_is_kept(batc
     print(
         f"kept for the first in line: {kept / max(waited, 1e-9):.1%} of all CPU while somebody stood in line"
     )
+
+
+def test_less_of_what_is_kept_stands_idle_where_it_can_be_lent_to_short_items() -> None:
+    kept = {}
+    for durations in (Unforeseen, Durations, Foreseen):
+        each = [Neighbours(seed, durations) for seed in range(300, 320)]
+        for neighbours in each:
+            neighbours.run()
+        kept[durations] = sum(neighbours.kept_cpu_s for neighbours in each)
+    nothing, learned, known = kept.values()
+    print(
+        f"idle: {nothing:.0f} CPU seconds; {learned:.0f} with what pools learn; {known:.0f} where all is known"
+    )
+    assert known < 0.8 * nothing
+
+
+class Endless:
+    """Gangs that all need every CPU: one works, and two stand in line."""
+
+    def __init__(self, world: SimWorld, cpus: int) -> None:
+        self.world = world
+        self.cpus = cpus
+        self.waits: list[float] = []
+        self._going: list[Gang] = []
+
+    def step(self) -> None:
+        while len(self._going) < 3:
+            gang = Gang(self.world.connect(), Random(0), 1)
+            gang.at, gang.needs, gang.seconds = 0.0, [Need()] * self.cpus, 5.0
+            self._going.append(gang)
+        for gang in self._going:
+            gang.step()
+            if gang.over:
+                self.waits.append((gang.granted or 0.0) - (gang.asked or 0.0))
+        self._going = [gang for gang in self._going if not gang.over]
+
+
+@pytest.mark.parametrize("companion", [None, Companion(FACTORY, Need())], ids=["alone", "with a companion"])
+def test_gangs_without_end_leave_each_pool_a_turn_now_and_then(companion: Companion | None) -> None:
+    world = SimWorld([Node("a", 4, 1 << 30)], behave, limit_s=5000)
+    gangs, pools = Endless(world, 4), []
+    for number in range(2):
+        engine, journal = world.connect(f"pool{number}"), MemoryJournal()
+        work = Numbers(4, 0.5, Random(number))
+        pools.append((Pool(engine, journal, [Lane(FACTORY, Need(), companion=companion)], work), journal))
+    going = list(pools)
+    while going:
+        gangs.step()
+        going = [(pool, journal) for pool, journal in going if pool.step()]
+    for _, journal in pools:
+        assert [record.state for record in journal.records().values()] == ["done"] * 4
+    assert world.now() < 4 * (TURN_S + 20), "one item for each turn"
+    assert len(gangs.waits) > 0.8 * world.now() / 5.5, "hardly less is left for the gangs"
+    assert max(gangs.waits) < 20, "and none waits for more than the two before it, and a turn of each pool"

@@ -132,6 +132,26 @@ def test_a_crash_uses_an_attempt_of_the_running_item_and_of_no_other() -> None:
     assert "crashed" in str(records[21].error)
 
 
+def test_a_worker_that_takes_the_place_of_a_lost_one_is_recorded_with_the_reason() -> None:
+    bench = Bench(
+        items(0.1, 0.1, 0.1, 0.1, crash=True, error="signal 9\nand much more"), Policy(concurrent=1)
+    )
+    bench.run()
+    found = [(event.subject, event.what, event.why) for event in bench.journal.events()]
+    assert found == [
+        (f"worker {number} on a", "restarted", f"worker {number - 1} on a was lost: signal 9")
+        for number in (2, 3, 4)
+    ]
+    ends = [ran.ended for ran in bench.world.history[:3]]
+    assert [event.at for event in bench.journal.events()] == pytest.approx(ends, abs=0.01)
+
+
+def test_nothing_is_recorded_of_workers_that_go_as_they_should() -> None:
+    bench = Bench(items(*[0.1] * 20), Policy(retries=2))
+    bench.run()
+    assert bench.journal.events() == []
+
+
 def test_the_loss_of_a_node_uses_no_attempt() -> None:
     nodes = [Node("a", 1, 1 << 30), Node("b", 1, 1 << 30)]
     bench = Bench(items(*[1.0] * 6), Policy(retries=0), nodes, [NodeDies(1.5, "b")])
@@ -142,8 +162,12 @@ def test_the_loss_of_a_node_uses_no_attempt() -> None:
 
 
 def test_a_run_that_lost_all_its_nodes_goes_on_when_one_comes_back() -> None:
-    records = Bench(items(*[1.0] * 6), faults=[NodeDies(1.5, "a", back_after=60)]).run()
-    assert {record.state for record in records.values()} == {"done"}
+    bench = Bench(items(*[1.0] * 6), faults=[NodeDies(1.5, "a", back_after=60)])
+    assert {record.state for record in bench.run().values()} == {"done"}
+    assert [(event.subject, event.what, event.why) for event in bench.journal.events()] == [
+        ("node a", "lost", "a does not answer."),
+        ("node a", "joined", "it came while the run was going, with 2 CPU, 1.0 GiB of memory"),
+    ]
 
 
 def test_a_hanging_item_is_ended_at_its_timeout_and_the_others_go_on() -> None:

@@ -146,7 +146,7 @@ def crew_of(node: Node, need: Need, guide: Guide, devices: Sequence[tuple[str, .
     engine = SimWorld([node], lambda *_: Behaviour(1.0)).connect()
     journal = MemoryJournal()
     recording = Recording(journal, 0.2, lambda item: None, None, 0.0)
-    crew = Crew(engine, journal, recording, Lane(Factory("sim:x"), need, Policy(), guide), Durations())
+    crew = Crew(engine, journal, recording, Lane(Factory("sim:x"), need, Policy(), guide), Durations(), {})
     for number, names in enumerate(devices):
         member = Member(number, Place(number, node.host, need, names), 0.0)
         member.ready_at = 0.0

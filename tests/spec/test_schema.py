@@ -9,7 +9,7 @@ from shoal import spec
 from shoal.errors import NotFound, SpecError
 from shoal.kinds import KINDS
 from shoal.spec.nodes import Problems
-from shoal.spec.yaml_loader import compose, loads
+from shoal.spec.yaml_reader import compose, loads
 
 BASE = "kind: sweep\ntrials: {table: t.csv}\nrun: {command: x}\n"
 SEARCH = "kind: sweep\nrun: {command: x}\ntrials: {count: 3, search: {a: %s}}\n"

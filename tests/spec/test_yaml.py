@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.errors import SpecError
-from shoal.spec import yaml_loader as loader_module
+from shoal.spec import yaml_reader as loader_module
 from shoal.spec.nodes import Problems, resolve
 
 

@@ -109,17 +109,16 @@ def new_session(
     """
     _ensure_possible(prepared.job, where)
     home = home_for_new_runs(here.folder, here.environment)
-    plan_, ceiling = _plan(prepared, where, home), None
+    plan_ = _plan(prepared, where, home)
     if plan is not None:
         from shoal.api import saved_plan
 
         prepared, plan_ = saved_plan.follow(plan, prepared, where, plan_)
-        ceiling = plan_.workers_by_node
         prepared.job.fit(where.nodes, here=where.here)
     where.ready(prepared.job.asks())
     try:
         workloads.equip(prepared.job, where)
-        session = _begin(prepared, where, here, home, plan_, ceiling, run_id)
+        session = _begin(prepared, where, here, home, plan_, run_id)
     except BaseException:
         where.close()
         raise
@@ -143,7 +142,6 @@ def _begin(
     here: Here,
     home: str,
     plan_: Plan,
-    ceiling: Mapping[str, int] | None,
     run_id: str | None,
 ) -> Session:
     """The run is made, on machines that are ready."""
@@ -168,7 +166,7 @@ def _begin(
             from shoal.api import succession
 
             succession.seal(store, here)
-        return Session(store, prepared.job, where, here, ceiling=ceiling)
+        return Session(store, prepared.job, where, here, ceiling=prepared.document.get("ceiling"))
     except ShoalError:
         # What could not begin, as its output is somebody else's, is no run.
         _leave(store, here)
@@ -201,7 +199,7 @@ def resume(
     A driver that is alive, or was heard of within a minute, is replaced only if `take_over` insists. `trust` runs a
     function that came by value from a storage, where others may have put it.
     """
-    from shoal.api import succession
+    from shoal.api import saved_plan, succession
 
     here = Here()
     home = find_home(here.folder, here.environment)
@@ -217,11 +215,12 @@ def resume(
             return summary
         prepared = _again(store)
         where = machines(cluster or store.document.get("cluster"), tell)
+        ceiling = saved_plan.ceiling(prepared.document, where)
         _ensure_possible(prepared.job, where)
         where.ready(prepared.job.asks())
         try:
             workloads.equip(prepared.job, where)
-            session = Session(store, prepared.job, where, here, failed=failed)
+            session = Session(store, prepared.job, where, here, failed=failed, ceiling=ceiling)
         except BaseException:
             where.close()
             raise

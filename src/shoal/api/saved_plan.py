@@ -60,12 +60,32 @@ def follow(path: str, prepared: Prepared, where: Machines, now: Plan) -> tuple[P
     pins = [
         f"{key}={value}" for key, value in saved.settings.items() if value not in (None, now.settings[key])
     ]
-    document = {**prepared.document, "sets": [*prepared.document["sets"], *pins]}
+    document = {
+        **prepared.document,
+        "sets": [*prepared.document["sets"], *pins],
+        "ceiling": dict(saved.workers_by_node),
+    }
     spec = specs.load(document["path"], document["sets"])
     assert isinstance(spec, Workload)
     spec = spec.replaced(limits=prepared.spec.limits)
     job = workloads.job_of(spec, limit=document["limit"])
     return prepared._replace(spec=spec, job=job, document=document), saved
+
+
+def ceiling(document: Mapping[str, Any], where: Machines) -> Mapping[str, int] | None:
+    """Most workers on each node, by host, as the plan says that a run with this document follows; None where it follows
+    none, or goes on in a cluster without the plan's nodes. Raises `SpecError` where they are gone from its own."""
+    found: Mapping[str, int] | None = document.get("ceiling")
+    hosts = {host for host, most in (found or {}).items() if most}
+    if found is None or hosts.intersection(node.host for node in where.nodes):
+        return found
+    if where.file != document.get("cluster"):
+        return None
+    only = ", ".join(sorted(hosts))
+    raise SpecError(
+        f"The plan that this run follows has workers on {only} alone, and there is no such node now.",
+        hint="Bring one back, or go on elsewhere, without the plan's workers: shoal resume RUN --cluster FILE",
+    )
 
 
 def _differences(saved: Plan, now: Plan, of_now: MadeFor) -> Iterator[str]:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from shoal import words
-from shoal.api.views.lookup import averages
+from shoal.api.session import read_only
 from shoal.cli import output
 from shoal.cli.output import ReaderGoneError, echo, echo_csv, echo_json, echo_json_rows, say
 from shoal.units import format_seconds
@@ -40,9 +40,7 @@ def tell(summary: Summary, as_json: bool) -> int:
 
 
 def _tell_in_words(summary: Summary) -> None:
-    from shoal.api.views.lookup import open_run
-
-    with open_run(summary.run) as store:
+    with read_only(summary.folder) as store:
         lines = _tell_results(store, summary)
     for line in lines:
         say(line)
@@ -139,6 +137,8 @@ def _next(summary: Summary) -> list[str]:
 
 def echo_averages(store: RunStore, form: str, best: int | None) -> None:
     """All columns, in one of the formats of `shoal results`."""
+    from shoal.api.views.lookup import averages
+
     found = averages(store, best=best)
     if form == "json":
         echo_json_rows(found.rows)
@@ -161,6 +161,8 @@ def _show(found: Averages, columns: Sequence[str]) -> None:
 
 def tell_averages(store: RunStore) -> list[str]:
     """The parameters that differ and what counts most; the lines that are to be said of them."""
+    from shoal.api.views.lookup import averages
+
     found = averages(store)
     shown = found._replace(rows=found.rows[:AVERAGES_SHOWN])
     differing = output.telling(found.parameters, found.rows)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @click.command("export")
 @file_argument
-@click.option("--to", required=True, metavar="TARGET", help="What to write for: kuberay, swarm or image.")
+@click.option(
+    "--to", required=True, metavar="TARGET", help="What to write for: kuberay, swarm, image or spark."
+)
 @click.option("--cluster", metavar="FILE", help="The cluster file, where FILE is a workload.")
 @click.option("--out", metavar="FOLDER", help="Write files into this folder, not to stdout.")
 def export_command(file: str, to: str, cluster: str | None, out: str | None) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stdout
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -16,21 +16,25 @@ from shoal import words
 from shoal.api.display.board import Board
 from shoal.cli.dispatch import STOPPED
 from shoal.cli.output import is_terminal, say
+from shoal.units import format_seconds
 from shoal.work.kind import kind_of
 
 if TYPE_CHECKING:
     from shoal.api.display import Display
-    from shoal.api.display.board import Board
     from shoal.api.machines import Machines
     from shoal.api.session import Session
     from shoal.api.workloads import Prepared
     from shoal.model.record import Summary
+    from shoal.shape.base import Ended, Progress
     from shoal.store import RunInfo
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ECHO_S = 0.5
 """Programs that start others often pass on a signal that the other had already: that is not a second one."""
+EVERY_S = 5.0
+FAILURES_SAID = 10
+"""Failures that get a line of their own between two lines of progress; the others are counted."""
 SHOW_CURSOR = b"\x1b[?25h"
 STOPPING = "Stopping: what runs is asked to end. Ctrl-C again kills it at once."
 
@@ -133,8 +137,6 @@ def display_for(board: Board, *, live: bool = True) -> Display:
         from shoal.api.display.live import LiveDisplay
 
         return LiveDisplay(board)
-    from shoal.api.display.plain import PlainDisplay
-
     return PlainDisplay(board, say)
 
 
@@ -214,3 +216,63 @@ def _write(descriptor: int, data: bytes) -> None:
         os.write(descriptor, data)
     except OSError:
         return
+
+
+class PlainDisplay:
+    """A run as lines for logs and pipes: how far it is every few seconds, and each failure at once.
+
+    Gives lines to `say`. When that fails, nobody listens any more and it falls silent.
+    """
+
+    def __init__(self, board: Board, say: Callable[[str], None]) -> None:
+        self._board = board
+        self._say = say
+        self._next: float | None = None
+        self._unsaid = 0
+        self._said = 0
+        self._noted: str | None = None
+        self._mute = False
+
+    def durable(self, ended: Sequence[Ended]) -> None:
+        self._board.durable(ended)
+        for entry in ended:
+            if entry.outcome.state == "failed":
+                self._failed(entry)
+
+    def moment(self, progress: Progress) -> None:
+        self._board.moment(progress)
+        if self._board.note != self._noted:
+            self._noted = self._board.note
+            self._line(self._noted or "")
+        if self._next is None:
+            self._next = progress.now + EVERY_S
+        elif progress.now >= self._next:
+            self._next = progress.now + EVERY_S
+            self._line(self._board.how_far())
+            self._count_unsaid()
+
+    def close(self) -> None:
+        self._count_unsaid()
+
+    def _failed(self, entry: Ended) -> None:
+        if self._said >= FAILURES_SAID:
+            self._unsaid += 1
+            return
+        self._said += 1
+        after = format_seconds(entry.outcome.seconds)
+        self._line(
+            f"failed: {entry.item.id} on {entry.node} after {after}: {words.sentence(entry.outcome.error)}"
+        )
+
+    def _count_unsaid(self) -> None:
+        if self._unsaid:
+            self._line(f"failed: {self._unsaid} more")
+        self._said = self._unsaid = 0
+
+    def _line(self, text: str) -> None:
+        if self._mute:
+            return
+        try:
+            self._say(text)
+        except (OSError, ValueError):
+            self._mute = True

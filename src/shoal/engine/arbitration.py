@@ -2,6 +2,7 @@
 
 Pools share by fairness, and give back their youngest workers. Reservations that stand together are served in line,
 first come first: what comes free is kept for the first of them, and pools make room for it, down to no worker at all.
+A pool that has had none for a while takes its turn in that line: it is lent one place, for one item.
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ class First(NamedTuple):
     """What is left for others while they are kept."""
     asked: tuple[tuple[str, Hold], ...]
     """What has to be given back for it. Nothing, while somebody is in the way who holds firmly."""
-    frees_at: float | None
-    """When the first of those that are in its way will give back, where that is known of all of them."""
 
 
 def grants(
@@ -37,34 +36,59 @@ def grants(
     for me, ask in asks:
         if me in refused and refused[me]._replace(id=ask.id, since=ask.since) == ask:
             continue  # Behind its like, it waits as well.
-        found = find(table, me, ask, now)
+        first = first_in_line(table)
+        found = find(table, me, ask, first, now)
+        lent = not ask.together and _is_turn(first, me, ask)
+        if found is None:
+            lent = (found := loan(table, me, ask, first, now)) is not None
         if found is None:
             refused[me] = ask
             continue
         until = None if ask.lasts_s is None else now + ask.lasts_s
         places = tuple(
-            Place(next(numbers), host, need, devices)
+            Place(next(numbers), host, need, devices, lent)
             for need, (host, devices) in zip(ask.needs, found, strict=True)
         )
         table.withdraw(me, ask.id)
         for place in places:
-            table.hold(me, Hold(place, ask.together, until))
+            table.hold(me, Hold(place, ask.together, until, leaving=lent))
         yield me, ask, places
 
 
-def find(table: Table, me: str, ask: Ask, now: float) -> Found | None:
+def find(table: Table, me: str, ask: Ask, first: First | None, now: float) -> Found | None:
     """A host and devices for each need of the ask, if there is room and nobody else is owed it."""
-    first = first_in_line(table)
-    if ask.together:
-        its_turn = first is not None and (first.driver, first.ask.id) == (me, ask.id)
-        return table.left.fit(ask.needs, packed=True) if its_turn else None
+    if ask.together or _is_turn(first, me, ask):
+        return table.left.fit(ask.needs, packed=True) if _is_turn(first, me, ask) else None
     claim = table.claims[me]
-    found = table.left.fit(ask.needs, beside=_kept(first, ask, now))
+    found = table.left.fit(ask.needs, beside=None if first is None else first.beside)
     if found is not None and _is_fair(table, me, ask, found):
         return found
     if not claim.holds and len(ask.needs) == 1 and now - ask.since >= table.patience_s:
         return _beyond(table, first).fit(ask.needs)
     return None
+
+
+def _is_turn(first: First | None, me: str, ask: Ask) -> bool:
+    return first is not None and (first.driver, first.ask.id) == (me, ask.id)
+
+
+def loan(table: Table, me: str, ask: Ask, first: First | None, now: float) -> Found | None:
+    """As `find`, of what is kept for the first in line, where it will be given back before that could start."""
+    if first is None or ask.together or ask.lasts_s is None:
+        return None
+    found = table.left.fit(ask.needs)
+    if found is None or not _is_fair(table, me, ask, found):
+        return None
+    return found if now + ask.lasts_s <= _earliest_start(table, first.ask) else None
+
+
+def _earliest_start(table: Table, ask: Ask) -> float:
+    """When there will be room for those that stand together; what nobody knows the end of may go at any moment."""
+    holds = [(name, hold) for name, claim in table.claims.items() for hold in claim.holds.values()]
+    holds.sort(key=lambda entry: entry[1].until or 0.0)
+    with table.rooms.trial():
+        going, _ = _make_room(table.rooms, ask.needs, holds, packed=True) or ((), ())
+    return max((hold.until or 0.0 for _, hold in going), default=0.0)
 
 
 def recalls(table: Table) -> list[tuple[str, Hold]]:
@@ -104,37 +128,18 @@ def first_in_line(table: Table) -> First | None:
             made = made or _make_room(table.rooms, ask.needs, holds, packed=True)
             if made is not None:
                 asked, places = made
-                ends = [hold.until for hold in table.leaving()] + [hold.until for _, hold in asked]
-                return First(name, ask, places, table.rooms.copy(), tuple(asked), _earliest(ends))
+                return First(name, ask, places, table.rooms.copy(), tuple(asked))
             for _, hold in holds:
                 table.rooms.give(hold.place)
             made = _make_room(table.rooms, ask.needs, _lasting(table), packed=True)
             if made is None:
                 continue
-            blocking, places = made
+            _, places = made
             for _, hold in reversed(holds):
                 if table.rooms.has(hold.place):
                     table.rooms.take(hold.place)
-            ends = [hold.until for _, hold in blocking]
-            return First(name, ask, places, table.rooms.copy(), (), _earliest(ends))
+            return First(name, ask, places, table.rooms.copy(), ())
     return None
-
-
-def _earliest(ends: Sequence[float | None]) -> float | None:
-    known = [end for end in ends if end is not None]
-    return min(known) if known and len(known) == len(ends) else None
-
-
-def _kept(first: First | None, ask: Ask, now: float) -> Rooms | None:
-    """What an ask has to fit into because of the first in line; None where it need not care.
-
-    To what ends before anything else can come free for it, the first in line lends what is kept.
-    """
-    if first is None:
-        return None
-    if ask.lasts_s is not None and first.frees_at is not None and now + ask.lasts_s <= first.frees_at:
-        return None
-    return first.beside
 
 
 def _is_fair(table: Table, me: str, ask: Ask, found: Found) -> bool:

@@ -51,7 +51,8 @@ class Engine(Protocol):
         With `together` the places are firm (none is ever recalled), on as few nodes as possible, and granted in line
         with those of all drivers, first come first served: what comes free is kept for the first in line, and other
         workers are recalled for it. `lasts_s` is how long the places will be held, where the caller can predict it:
-        what is kept is lent to those that will have given it back before anything else comes free.
+        what is kept is lent (`Place.lent`) to those that will have given it back before the first could start, and to
+        one that has had nothing for a while, for as short as it can.
         """
 
     def cancel_reservation(self, reservation: int) -> None:
@@ -59,6 +60,10 @@ class Engine(Protocol):
 
     def release(self, place: Place) -> None:
         """Give back a place on which no worker was spawned."""
+
+    def expect_release(self, place: Place, seconds: float) -> None:
+        """Predict that a place whose worker was recalled will be free in so many seconds: until then, what is kept for
+        the first in line may be lent. A place that is not held is ignored."""
 
     def spawn(self, factory: Factory, place: Place) -> int:
         """Start a worker on a place and return its id at once: `WorkerReady` follows, or `WorkerLost`."""

@@ -16,6 +16,8 @@ from shoal.model import Need, Node, Place
 PROTOCOL = 2
 """Part of the name of every table: a driver that keeps another protocol does not understand these claims."""
 SLACK = 1e-6
+TURN_S = 60.0
+"""A run that has had no worker for so long stands in line with those that stand together, for one item."""
 
 
 def other_protocol(where: str, who: str) -> CannotPlace:
@@ -152,8 +154,12 @@ class Table:
         self.claims[me].withdraw(ask)
 
     def line(self) -> list[tuple[float, str, Ask]]:
-        """The reservations that stand together, first come first."""
+        """The reservations that stand together, first come first, and among them the runs that wait for their turn."""
         found = [(ask.since, name, ask) for name, claim in self.claims.items() for ask in claim.line.values()]
+        for name, claim in self.claims.items() if found else ():
+            if claim.asks and not claim.holds:
+                ask = next(iter(claim.asks.values()))
+                found.append((ask.since + TURN_S, name, ask))
         return sorted(found, key=lambda entry: (entry[0], entry[2].id, entry[1]))
 
     def leaving(self) -> Iterator[Hold]:

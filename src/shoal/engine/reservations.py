@@ -40,6 +40,9 @@ class Leases(Protocol):
     def give(self, place: Place) -> None:
         """Give back a place; one that was given back already is ignored."""
 
+    def expect(self, place: Place, seconds: float, now: float) -> None:
+        """A place will be given back in so many seconds; others see it with the next decision."""
+
     def close(self) -> None:
         """Give back everything."""
 
@@ -58,8 +61,8 @@ class Reservations:
         self._owed: Collection[int] = ()
         self._recalled: set[int] = set()
         self._used: Collection[int] = ()
-        self._withdrew = False
-        """Whether the others believe that this driver waits for something that it no longer wants."""
+        self._untold = False
+        """Whether the others believe something of this driver that is no longer so."""
         self._last = 0
         self._next_tick = 0.0
         self._nodes: Sequence[Node] = ()
@@ -98,6 +101,11 @@ class Reservations:
         self._leases.give(place)
         self.hurry()
 
+    def expect(self, place: Place, seconds: float, now: float) -> None:
+        self._leases.expect(place, seconds, now)
+        self._untold = True
+        self.hurry()
+
     def hurry(self) -> None:
         """Something may have come free: look at the next opportunity."""
         self._next_tick = 0.0
@@ -112,7 +120,7 @@ class Reservations:
         """What is granted, refused or recalled now. `workers` are those that hold a place."""
         self._next_tick = now + TICK_S
         used = {place.id for place in workers.values()}
-        if self._asks or self._withdrew or used != self._used or self._leases.changed():
+        if self._asks or self._untold or used != self._used or self._leases.changed():
             self._used = used
             self._settle(now)
         granted, self._granted = self._granted, {}
@@ -121,8 +129,8 @@ class Reservations:
         yield from self._refuse(nodes, now)
         self._recalled &= workers.keys()
         owed = set(self._owed)
-        for number in reversed([number for number, place in workers.items() if place.id in owed]):
-            if number not in self._recalled:
+        for number, place in reversed(list(workers.items())):
+            if place.id in owed and not place.lent and number not in self._recalled:
                 self._recalled.add(number)
                 yield LeaseRecalled(number, now)
 
@@ -132,12 +140,12 @@ class Reservations:
             self._forget(number)
         self._granted.update(settled.granted)
         self._owed = settled.recalled
-        self._withdrew = False
+        self._untold = False
 
     def _forget(self, ask: int) -> None:
         self._deadlines.pop(ask, None)
         if self._asks.pop(ask, None) is not None:
-            self._withdrew = True
+            self._untold = True
             self.hurry()
 
     def _refuse(self, nodes: Sequence[Node], now: float) -> Iterator[Event]:
@@ -194,6 +202,9 @@ class SharedNodes:
 
     def release(self, place: Place) -> None:
         self._reservations.give(place)
+
+    def expect_release(self, place: Place, seconds: float) -> None:
+        self._reservations.expect(place, seconds, self.now())
 
     def _tick(self, workers: Mapping[int, Place], now: float) -> None:
         """Hear what became of reservations and leases. `workers` are those that hold a place."""

@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from email.message import Message
 from email.utils import parsedate_to_datetime
+from functools import cache
 from hashlib import blake2b
+from importlib.metadata import PackageNotFoundError, version
 
+from shoal.errors import AccessDenied
 from shoal.files.disk import make_private, own_folder
 
 AT_ONCE = 2
@@ -22,30 +25,43 @@ _LONGEST = 200
 
 def user_agent() -> str:
     """Who asks: Shoal, and where to reach the person who runs it: `SHOAL_CONTACT`, an address of mail or of a page."""
-    from importlib.metadata import version
-
-    name = f"shoal/{version('shoal')}"
     contact = os.environ.get("SHOAL_CONTACT", "").strip()[:_LONGEST]
     is_fit = contact.isascii() and contact.isprintable() and contact != ""
-    return f"{name} (+{contact})" if is_fit else name
+    return f"{_program()} (+{contact})" if is_fit else _program()
+
+
+@cache
+def _program() -> str:
+    try:
+        return f"shoal/{version('shoal')}"
+    except PackageNotFoundError:
+        return "shoal"
 
 
 @contextmanager
 def admitted(server: str) -> Iterator[None]:
-    """Hold one of the places for requests to this server, once there is one. Places end with their process."""
-    folder = make_private(os.path.join(make_private(own_folder(tempfile.gettempdir())), "web"))
-    name = blake2b(server.encode(), digest_size=8).hexdigest()
-    places = [
-        os.open(os.path.join(folder, f"{name}.{number}"), os.O_RDWR | os.O_CREAT, 0o600)
-        for number in range(AT_ONCE)
-    ]
+    """Hold one of the places for requests to this server, once there is one. Places end with their process.
+
+    Where no file can be made or locked, nobody can be counted, and nobody waits.
+    """
+    places = _places(server)
     try:
-        while not any(_taken(place) for place in places):
+        while places and not any(_taken(place) for place in places):
             time.sleep(_LOOK_S)
         yield
     finally:
         for place in places:
             os.close(place)
+
+
+def _places(server: str) -> list[int]:
+    name = blake2b(server.encode(), digest_size=8).hexdigest()
+    try:
+        folder = make_private(os.path.join(make_private(own_folder(tempfile.gettempdir())), "web"))
+        paths = [os.path.join(folder, f"{name}.{number}") for number in range(AT_ONCE)]
+        return [os.open(path, os.O_RDWR | os.O_CREAT, 0o600) for path in paths]
+    except (OSError, AccessDenied):
+        return []
 
 
 def asked_wait_s(headers: Message, now_s: float) -> float:
@@ -62,6 +78,8 @@ def asked_wait_s(headers: Message, now_s: float) -> float:
 def _taken(place: int) -> bool:
     try:
         fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError:  # A disk that knows no locks.
+        return True
     return True

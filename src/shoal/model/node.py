@@ -70,6 +70,8 @@ class Place(NamedTuple):
     devices: tuple[str, ...] = ()
     """The GPUs that this worker may see: its own, or the one it has a share of. None are named where the system below
     chooses them when the worker starts (Ray)."""
+    lent: bool = False
+    """Whether others wait for it: to be given back after the time that was asked for, or one item, without a recall."""
 
 
 class Factory(NamedTuple):

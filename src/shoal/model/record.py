@@ -10,6 +10,8 @@ from shoal.model.item import LogSlice
 
 NODE = "node "
 """Before the name of a node, as the subject of an event."""
+WORKER = "worker "
+"""Before the number of a worker, likewise."""
 EXIT_CODES = {"succeeded": 0, "failed": 1, "stopped": 3, "interrupted": 1, "running": 0, "queued": 0}
 CLUSTER = "cluster"
 """The subject of an event of no node in particular."""
@@ -37,7 +39,7 @@ class RunEvent(NamedTuple):
 
     at: float
     subject: str
-    """What it happened to, with its kind: `node NAME`."""
+    """What it happened to, with its kind: `node NAME`, `worker NUMBER on NAME`."""
     what: str
     why: str
 

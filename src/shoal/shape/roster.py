@@ -80,6 +80,7 @@ class Member:
     """One worker."""
 
     __slots__ = (
+        "blocked",
         "current",
         "flights",
         "idle_since",
@@ -105,6 +106,8 @@ class Member:
         self.current: Flight | None = None
         self.leaving = False
         self.recalled = False
+        self.blocked = False
+        """Whether it waits for something before it may be given items."""
         self.load: int | None = None
         """How many items it has, `MANY` at most, where it may take more; None while it may not. The roster keeps it."""
         self.idle_since = now
@@ -132,6 +135,8 @@ class Roster:
         self._loads: dict[int, dict[int, Member]] = {}
         """Those that may be given items, by how many they have."""
         self._any_ready = False
+        self.startup_s = 0.0
+        """What the last start took."""
         self._kill_at: float | None = None
         self.start_failures = 0
         """Workers in a row that ended before they had started an item."""
@@ -150,10 +155,20 @@ class Roster:
         self.staying += 1
         return member
 
+    def is_first_still_starting(self, host: str) -> bool:
+        """Where starts are slow, many at once on one machine only delay the first, which could begin."""
+        if not self._engine.stagger_s:
+            return False
+        here = [member for member in self.members.values() if member.node == host]
+        if not here or any(member.items for member in here):
+            return False
+        return self._engine.now() - min(member.spawned_at for member in here) < self._engine.stagger_s
+
     def ready(self, event: WorkerReady) -> None:
         member = self.members.get(event.worker)
         if member is not None and member.ready_at is None:
             member.ready_at = member.idle_since = event.at
+            self.startup_s = event.startup_s
             self._any_ready = True
             self._sort(member)
 
@@ -164,7 +179,7 @@ class Roster:
             return None
         failed = event.cause == LostCause.START or (member.ready_at is None and event.cause != LostCause.NODE)
         failed = failed and not member.leaving
-        self._leave(member)
+        self.leave(member)
         if member.current is not None and member.current.started is not None:
             member.work_s += event.at - member.current.started
             member.items += 1
@@ -210,7 +225,7 @@ class Roster:
 
     def _sort(self, member: Member) -> None:
         """Keep it where `by_load` finds it."""
-        free = member.ready_at is not None and not member.leaving and not member.recalled
+        free = member.ready_at is not None and not (member.leaving or member.recalled or member.blocked)
         load = min(len(member.flights), MANY) if free else None
         if load == member.load:
             return
@@ -229,7 +244,8 @@ class Roster:
 
     # Asking them to go.
 
-    def _leave(self, member: Member) -> None:
+    def leave(self, member: Member) -> None:
+        """It goes when it has done what it holds, and gets no more."""
         if not member.leaving:
             member.leaving = True
             self.staying -= 1
@@ -238,13 +254,13 @@ class Roster:
     def dismiss(self, member: Member) -> None:
         """Let a worker go when it has finished what it holds."""
         if not member.leaving:
-            self._leave(member)
+            self.leave(member)
             self.recall(member)
             self.finished_chunk(member)
 
     def discard(self, member: Member) -> None:
         """End a worker at once; what it has not started goes to others."""
-        self._leave(member)
+        self.leave(member)
         self._engine.kill(member.number)
 
     def recall(self, member: Member) -> None:
@@ -253,6 +269,13 @@ class Roster:
             member.recalled = True
             self._sort(member)
             self._engine.recall(member.number)
+
+    def block(self, member: Member, blocked: bool) -> None:
+        """Give it no more items, and take back what it has not started; or let it go on."""
+        member.blocked = blocked
+        if blocked:
+            self.recall(member)
+        self._sort(member)
 
     def returned(self, member: Member) -> None:
         """It gave back what it had not started."""
@@ -268,7 +291,7 @@ class Roster:
         """Kill a worker that takes too long to be ready; one that nothing is wanted of any more, at once."""
         if member.ready_at is None and (stopping or now - member.spawned_at > START_S):
             if stopping:
-                self._leave(member)
+                self.leave(member)
             self._engine.kill(member.number)
 
     @property
@@ -281,7 +304,7 @@ class Roster:
         if self._kill_at is None:
             self._kill_at = now + grace_s
             for member in self.members.values():
-                self._leave(member)
+                self.leave(member)
                 if member.ready_at is None:  # Nobody waits for the start of a worker that has nothing to do.
                     self._engine.kill(member.number)
                 else:

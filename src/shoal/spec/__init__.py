@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from shoal.spec.shared_sections import ImagePreparation, Input, ModelFile, Output
     from shoal.spec.sweep import Objective, Run, SearchRange, Sweep, Trials
     from shoal.spec.workload import Limits, Placement, Resources, Spec, Workload
-    from shoal.spec.yaml_loader import ANY
+    from shoal.spec.yaml_reader import ANY
 
 StrPath: TypeAlias = "str | os.PathLike[str]"
 
 _LATE = {
     **dict.fromkeys(("Cluster", "ClusterNode", "Location", "Scale"), "cluster"),
-    "ANY": "yaml_loader",
+    "ANY": "yaml_reader",
     **dict.fromkeys(("Limits", "Placement", "Resources", "Spec", "Workload"), "workload"),
     **dict.fromkeys(("Objective", "Run", "Sweep", "Trials"), "sweep"),
     **dict.fromkeys(
@@ -77,9 +77,9 @@ def load(path: StrPath, sets: Sequence[str] = (), *, kind: str | None = None) ->
 
     Raises SpecError with every problem there is; NotFound, which is one, when there is no such file.
     """
-    from shoal.spec import yaml_loader
+    from shoal.spec import yaml_reader
 
-    return yaml_loader.load(path, sets, kind=kind)
+    return yaml_reader.load(path, sets, kind=kind)
 
 
 @overload
@@ -99,9 +99,9 @@ def loads(
     kind: str | None = None,
 ) -> Spec:
     """The same from the text of a file, such as a run keeps; `label` is what problems call it."""
-    from shoal.spec import yaml_loader
+    from shoal.spec import yaml_reader
 
-    return yaml_loader.loads(text, folder=os.fspath(folder), label=label, sets=sets, kind=kind)
+    return yaml_reader.loads(text, folder=os.fspath(folder), label=label, sets=sets, kind=kind)
 
 
 @overload
@@ -116,9 +116,9 @@ def parse(
     data: Mapping[str, Any], *, folder: StrPath, sets: Sequence[str] = (), kind: str | None = None
 ) -> Spec:
     """The same from Python data. Its `source` is text that gives the same workload when loaded."""
-    from shoal.spec import yaml_loader
+    from shoal.spec import yaml_reader
 
-    return yaml_loader.parse(data, folder=os.fspath(folder), sets=sets, kind=kind)
+    return yaml_reader.parse(data, folder=os.fspath(folder), sets=sets, kind=kind)
 
 
 def schema(kind: str) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def schema(kind: str) -> dict[str, Any]:
     from shoal.errors import unknown
     from shoal.kinds import KINDS
     from shoal.spec.json_schema import file_schema
-    from shoal.spec.yaml_loader import section_of
+    from shoal.spec.yaml_reader import section_of
 
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)

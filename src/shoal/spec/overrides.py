@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shoal.spec.nodes import SET, Node, Problems, describe, resolve, usable
-from shoal.spec.yaml_loader import compose
+from shoal.spec.yaml_reader import compose
 
 _SEGMENT = r'(?:"[^"]*"|[^.="]+)'
 _PATH = re.compile(rf"({_SEGMENT}(?:\.{_SEGMENT})*)=(.*)", re.DOTALL)

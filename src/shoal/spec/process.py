@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -16,6 +17,10 @@ FORMATS = ("warc", "wet", "wat", "text", "jsonl", "csv", "parquet")
 INDEX = "index"
 JOBS = ("words", "tags", "servers", "addresses", "links", "types", "text")
 SPLIT_BYTES = 32 << 20
+AUTO, SPARK = "auto", "spark"
+THIS_MACHINE = "local[*]"
+"""The master of a Spark session that has no executors but threads of its own."""
+_LOCAL = re.compile(r"local(?:\[(\*|[1-9]\d*)(?:,\s*\d+)?\])?")
 _PATHS = Several(Text("a path, a pattern or a URL"), "a path, a pattern or a URL, or a list of them")
 
 
@@ -126,8 +131,11 @@ class JobReader(Reader):
         return INVALID if options is INVALID else JobChoice(name=name, options=options)
 
     def schema(self) -> dict[str, Any]:
-        options = {name: self._options.schema() for name in JOBS}
-        given = {"function": FUNCTION.schema(), **options}
+        options = {
+            name: self._options.schema() | {"description": f"Options of the job {name}."} for name in JOBS
+        }
+        own = FUNCTION.schema() | {"description": "A class as module:name, with map and combine."}
+        given = {"function": own, **options}
         one = {"type": "object", "properties": given, "additionalProperties": False}
         return {"anyOf": [self._names.schema(), one | {"minProperties": 1, "maxProperties": 1}]}
 
@@ -152,6 +160,41 @@ class ResultReader(OneOf):
 
 
 @section
+class SparkSession(Section):
+    """The session that `backend: spark` opens, and what its executors have."""
+
+    master: str = key(
+        Text("a master such as local[*], spark://host:7077 or yarn", r"\S+"),
+        "Where Spark runs: local[*] is this machine.",
+        default=THIS_MACHINE,
+    )
+    executors: int | None = key(Whole(1), "How many executors.", default=None)
+    cores: int | None = key(Whole(1), "The cores of each executor.", default=None)
+    memory_bytes: int | None = key(
+        SIZE, "The memory of each executor, such as 2GiB.", name="memory", default=None
+    )
+    conf: Mapping[str, str] = key(
+        MapOf(Plain(), "a mapping of Spark's settings", names=r"spark\.\S+"),
+        "Settings of Spark's own; these decide.",
+        factory=dict,
+    )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the session is one process of this machine, which is all that there is of Spark."""
+        return _LOCAL.fullmatch(self.master) is not None
+
+    @property
+    def tasks(self) -> int | None:
+        """How many tasks run at the same time; None where the file does not say."""
+        local = _LOCAL.fullmatch(self.master)
+        if local is not None and local[1] != "*":
+            return int(local[1] or 1)
+        is_said = self.executors or (self.cores and local)
+        return (self.executors or 1) * (self.cores or 1) if is_said else None
+
+
+@section
 class ProcessLimits(Limits):
     """When to stop trying."""
 
@@ -169,6 +212,10 @@ class Process(Workload):
     input: RecordInput = key(Record(RecordInput), "The records.")
     filter: RecordFilter = key(Record(RecordFilter), "Which records the job gets.", factory=RecordFilter)
     job: JobChoice = key(JobReader(), "What is made of the records.")
+    backend: str = key(
+        Choice(AUTO, SPARK), "What executes the job: auto is the engine of the run.", default=AUTO
+    )
+    spark: SparkSession = key(Record(SparkSession), "The session of backend: spark.", factory=SparkSession)
     output: ResultFile = key(ResultReader(), "Where the result goes.")
     top: int = key(Whole(0), "How many rows of the result are printed.", default=20)
     limits: ProcessLimits = key(Record(ProcessLimits), "When to stop trying.", factory=ProcessLimits)
@@ -179,3 +226,5 @@ class Process(Workload):
         if output is not None and not output.path.endswith((".parquet", ".csv")):
             hint = "Give a file such as result.parquet or result.csv."
             found.problem(f"expected a .parquet or .csv file, found {output.path}", "output", hint=hint)
+        if found.has("spark") and found.values.get("backend", AUTO) == AUTO:
+            found.problem("only goes with backend: spark", "spark", hint="Write backend: spark beside it.")

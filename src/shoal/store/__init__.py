@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from shoal.store.driver import RunLock, is_locked
 from shoal.store.home import (
+    RunSummary,
     ensure_own,
     find_home,
     foreign,
     home_for_new_runs,
+    list_runs,
     make_home,
+    remove,
     resolve_run,
     run_folder,
     run_ids,
     say_whose,
 )
-from shoal.store.index import RunSummary, list_runs, remove
 from shoal.store.items import Columns, ItemRecord, Report, result_row
 from shoal.store.journal import SqliteJournal
 from shoal.store.memory_journal import MemoryJournal

@@ -16,10 +16,18 @@ from shoal.errors import NotFound, RunLocked, SpecError, TakenOver, nearest
 from shoal.files import make_closed, write_text
 from shoal.model import Item, Plan, RunState
 from shoal.model.record import Kept
-from shoal.store import index, schema
+from shoal.store import schema
 from shoal.store.driver import UNDRIVEN, Driver, RunLock, locked
-from shoal.store.home import cannot_make, make_home, run_folder, run_ids
-from shoal.store.index import RunSummary, summarize, worked
+from shoal.store.home import (
+    RunSummary,
+    cannot_make,
+    make_home,
+    record,
+    run_folder,
+    run_ids,
+    summarize,
+    worked,
+)
 from shoal.store.items import no_items
 from shoal.store.journal import SqliteJournal, count_again, ensure_turn, keep_attempts
 from shoal.store.run_reader import RunReader
@@ -78,7 +86,7 @@ class RunStore(RunReader):
             if isinstance(error, (OSError, sqlite3.Error)):
                 raise cannot_make(folder, error) from error
             raise
-        index.record(home, RunSummary(run, kind, name, RunState.QUEUED, now, 0.0, folder))
+        record(home, RunSummary(run, kind, name, RunState.QUEUED, now, 0.0, folder))
         return store
 
     @classmethod
@@ -194,7 +202,7 @@ class RunStore(RunReader):
         """In the list of runs."""
         with self._guard():
             summary = summarize(self._connection, self.folder)
-        index.record(self.home, summary)
+        record(self.home, summary)
 
     def keep(self, kept: Kept) -> None:
         """Keep this with the run, durably, in place of what was kept before."""

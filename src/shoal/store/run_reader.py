@@ -14,8 +14,7 @@ from shoal.model import Item, ItemState, RunState
 from shoal.model.record import Attempt, Kept, RunEvent
 from shoal.store import items, schema
 from shoal.store.driver import Driver, is_locked, owner
-from shoal.store.home import run_folder
-from shoal.store.index import summarize, worked
+from shoal.store.home import run_folder, summarize, worked
 from shoal.store.items import ItemRecord, Report, Row
 from shoal.store.sqlite import in_our_words
 

@@ -230,7 +230,28 @@ class PlaceContract(ContractBase):
         assert second.reserve([Need(), Need()], None, together=True).places == ()
         assert first.reserve([Need()], 0.0).places == ()
         assert first.reserve([Need()], 0.0, lasts_s=90.0).places == ()
-        assert len(first.reserve([Need()], None, lasts_s=30.0).places) == 1
+        [lent] = first.reserve([Need()], None, lasts_s=30.0).places
+        assert lent.lent
+        worker = first.spawn(scripted(), lent)
+        self.collect(first, heard(WorkerReady))
+        told = self.alternate(second, first, lambda events: False, self.quiet_s)
+        assert of(LeaseRecalled, told) == [], "it goes by itself"
+        first.end(worker)
+
+    def test_what_is_kept_is_lent_until_a_recalled_worker_is_expected_to_be_gone(
+        self, two: tuple[Engine, Engine]
+    ) -> None:
+        first, second = two
+        held = self.place(first)
+        first.spawn(scripted(), held)
+        self.collect(first, heard(WorkerReady))
+        assert second.reserve([Need(), Need()], None, together=True).places == ()
+        self.alternate(second, first, heard(LeaseRecalled))
+        short = first.reserve([Need()], None, lasts_s=30.0)
+        assert short.places == (), "nobody knows when the worker will be gone"
+        first.expect_release(held, 60.0)
+        [granted] = of(Granted, self.alternate(second, first, heard(Granted)))
+        assert (granted.reservation, granted.places[0].lent) == (short.id, True)
 
     def alternate(
         self,

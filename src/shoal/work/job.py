@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from shoal.engine.base import Engine
-from shoal.errors import Problem, SpecError
+from shoal.errors import Problem, SpecError, several
 from shoal.files.turns import FirstTurn, Turn, Turns
 from shoal.model import Asks, Factory, Item, Need, Outcome, Plan, Prediction
 from shoal.model.node import Node, Packages
@@ -237,6 +237,27 @@ class PoolJob(Job, Protocol):
             durations=setting.durations,
             watcher=setting.watcher,
         )
+
+
+def requirement_problems(spec: Workload) -> list[Problem]:
+    """Everything that is wrong with the packages that a workload asks for."""
+    if not spec.requirements:
+        return []
+    from shoal.work.requirements import read_requirements
+
+    return read_requirements(spec.requirements, spec.folder)[1]
+
+
+def packages_of(spec: Workload) -> Packages:
+    """What a workload asks to be installed; raises `SpecError` when that cannot be read."""
+    if not spec.requirements:
+        return Packages()
+    from shoal.work.requirements import read_requirements
+
+    packages, problems = read_requirements(spec.requirements, spec.folder)
+    if problems:
+        raise several(problems)
+    return packages
 
 
 def not_yet(spec: Workload) -> list[Problem]:

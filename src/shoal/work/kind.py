@@ -16,6 +16,7 @@ from shoal.kinds import KINDS
 from shoal.spec.command import RESERVED
 
 if TYPE_CHECKING:
+    from shoal.cluster.containers.spark_application import SparkWork
     from shoal.spec import Workload
     from shoal.store import RunInfo, RunStore
     from shoal.work.job import Job
@@ -91,6 +92,13 @@ class Kind:
     def written_to(self, spec: Workload, folder: str) -> list[str]:
         """What to `--set` so that a run writes its output to this folder of the machine; nothing where it has none."""
         return []
+
+    def spark_work(self, spec: Workload) -> SparkWork | None:
+        """What a Spark application that runs this workload has; None for kinds that Spark cannot run.
+
+        Raises `SpecError` where this workload cannot.
+        """
+        return None
 
     def uses_gpu(self, module: str) -> bool:
         """Whether the build of this extra that is installed can use a GPU. Imports nothing."""

@@ -6,9 +6,8 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from shoal.errors import Problem, several
+from shoal.errors import Problem
 from shoal.model.node import Packages
-from shoal.spec import Workload
 from shoal.spec.workload import requirement_problem
 
 _COMMENT = re.compile(r"(^|\s+)#.*$")
@@ -28,14 +27,6 @@ def read_requirements(requirements: Sequence[str], folder: str) -> tuple[Package
         else:
             reading.lines.append(line)
     return Packages(tuple(reading.lines), tuple(reading.constraints)), reading.problems
-
-
-def packages_of(spec: Workload) -> Packages:
-    """The same of a workload; raises `SpecError` when they cannot be read."""
-    packages, problems = read_requirements(spec.requirements, spec.folder)
-    if problems:
-        raise several(problems)
-    return packages
 
 
 class _Reading:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -28,6 +29,7 @@ EXPORTS = {
     "swarm": ("swarm.yaml", "swarm", None),
     "swarm-job": ("sweep.yaml", "swarm", "swarm.yaml"),
     "image": ("sweep.yaml", "image", None),
+    "spark": ("words.yaml", "spark", None),
 }
 """Of each folder of expected files: the file, the target and the cluster file, all in `golden/given`."""
 
@@ -76,6 +78,62 @@ def test_a_schema_finds_what_is_wrong(validate: Callable[[dict[str, Any]], None]
     policy["spec"]["ingres"] = []
     with pytest.raises(Exception, match="ingres"):
         validate(policy)
+
+
+TEXT, COUNT = {"type": "string"}, {"type": "integer", "minimum": 0}
+MEMORY = {"type": "string", "pattern": r"^[1-9]\d*[kmgt]$"}
+VARIABLES = {"type": "array", "items": {"type": "object", "required": ["name", "value"]}}
+POD = {"cores": COUNT | {"minimum": 1}, "memory": MEMORY, "labels": {"type": "object"}, "env": VARIABLES}
+RETRIES = [
+    f"on{what}{of}" for what in ("Failure", "SubmissionFailure") for of in ("Retries", "RetryInterval")
+]
+
+
+def fields(required: str, **properties: Any) -> dict[str, Any]:
+    """An object with these fields and no others."""
+    return {
+        "type": "object",
+        "required": required.split(),
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+SPARK_APPLICATION = fields(
+    "apiVersion kind metadata spec",
+    apiVersion={"const": "sparkoperator.k8s.io/v1beta2"},
+    kind={"const": "SparkApplication"},
+    metadata=fields("name", name=TEXT | {"pattern": "^[a-z][a-z0-9-]{0,62}$"}, labels={"type": "object"}),
+    spec=fields(
+        "type sparkVersion mainApplicationFile driver executor",
+        type={"enum": ["Java", "Python", "Scala", "R"]},
+        pythonVersion={"enum": ["2", "3"]},
+        mode={"enum": ["cluster", "client"]},
+        sparkVersion=TEXT,
+        image=TEXT,
+        imagePullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
+        mainApplicationFile=TEXT | {"pattern": r"^local:///.+\.py$"},
+        arguments={"type": "array", "items": TEXT},
+        sparkConf={"type": "object", "additionalProperties": TEXT},
+        restartPolicy=fields(
+            "type", type={"enum": ["Never", "Always", "OnFailure"]}, **dict.fromkeys(RETRIES, COUNT)
+        ),
+        driver=fields("cores memory", serviceAccount=TEXT, **POD),
+        executor=fields("cores memory instances", instances=COUNT | {"minimum": 1}, **POD),
+    ),
+)
+"""What the operator's types of v1beta2 say of the fields that an export may have."""
+
+
+@pytest.mark.parametrize("sets", ["", "limits: {retries: 0}\n"], ids=["retries", "no-retries"])
+def test_an_application_has_fields_that_sparks_operator_knows(sets: str, tmp_path: Path) -> None:
+    given = tmp_path / "words.yaml"
+    given.write_text((GOLDEN / "given" / "words.yaml").read_text() + sets)
+    [document] = export(str(given), "spark").documents
+    application = yaml.safe_load(document.text)
+    jsonschema.validate(application, SPARK_APPLICATION)
+    policy = application["spec"]["restartPolicy"]
+    assert policy["type"] == ("Never" if sets else "OnFailure")
 
 
 def docker_with(*command: str) -> str:

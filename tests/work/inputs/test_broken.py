@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,20 @@ from shoal.spec.shared_sections import Input
 from shoal.work.inputs.places import own_fault
 from shoal.work.protocols import Unreadable
 
+PACKED = b"\x28\xb5\x2f\xfdxxxx"
+
 
 @pytest.mark.parametrize("kind", ["text", "jsonl"])
 def test_a_packed_file_after_a_good_one_is_one_error(inputs: Any, tmp_path: Path, kind: str) -> None:
     (tmp_path / "a").write_text('{"x": 1}\n')
-    (tmp_path / "b").write_bytes(gzip.compress(b'{"x": 2}\n'))
+    (tmp_path / "b").write_bytes(PACKED)
     (tmp_path / "c").write_text('{"x": 3}\n')
     input_ = Input(**{kind: "?"})
     items = inputs.items(input_, ordered=True)
     assert inputs.keys(input_, items) == [("a", 0), ("b", None), ("c", 0)]
     _, odd, _ = inputs.read(input_, items)
     assert isinstance(odd, Unreadable)
-    assert str(odd) == "b is compressed (gzip)."
+    assert str(odd) == "b is compressed (Zstandard)."
     assert inputs.items(input_, ordered=True, known=items) == []
     (tmp_path / "b").write_text('{"x": 2}\n{"x": 2}\n')
     mended = inputs.items(input_, ordered=True, known=items)
@@ -35,7 +36,7 @@ def test_a_packed_file_after_a_good_one_is_one_error(inputs: Any, tmp_path: Path
 
 def test_keys_of_a_packed_file_are_null(inputs: Any, tmp_path: Path) -> None:
     (tmp_path / "a").write_text('{"id": 7}\n')
-    (tmp_path / "b").write_bytes(gzip.compress(b"{}\n"))
+    (tmp_path / "b").write_bytes(PACKED)
     input_ = Input(jsonl="?", key=("id",))
     assert inputs.keys(input_, inputs.items(input_, ordered=True)) == [(7,), (None,)]
 
@@ -53,7 +54,7 @@ def test_a_table_without_the_column_after_a_good_one_is_one_error(inputs: Any, t
 def test_until_a_file_was_good_the_request_is_what_is_wrong(
     inputs: Any, tmp_path: Path, failure: Any
 ) -> None:
-    (tmp_path / "a").write_bytes(gzip.compress(b"line\n"))
+    (tmp_path / "a").write_bytes(PACKED)
     (tmp_path / "b").write_text("line\n")
     assert isinstance(failure(inputs.listing(Input(text="?"), ordered=True)), SpecError)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import tempfile
 from itertools import compress, cycle, pairwise
 from pathlib import Path
@@ -16,7 +18,7 @@ from servers.seaweedfs import Bucket
 from shoal.errors import SpecError
 from shoal.files import open_storage
 from shoal.spec.shared_sections import Input
-from shoal.work.inputs import Changes
+from shoal.work.inputs import Changes, opening
 from shoal.work.inputs import line_files as lines_module
 from shoal.work.inputs.line_files import scan
 from shoal.work.protocols import Unreadable
@@ -206,16 +208,59 @@ def test_keys_of_objects_are_in_the_output_and_not_in_the_row(inputs: Any, tmp_p
     assert inputs.read(both, items)[0] == {"id": 1, "x": 5}
 
 
-@pytest.mark.parametrize("name", ["a.txt.gz", "a.txt"])
-def test_packed_files_are_to_be_unpacked(inputs: Any, tmp_path: Path, failure: Any, name: str) -> None:
-    import gzip
-
-    (tmp_path / name).write_bytes(gzip.compress(b"line\n"))
+@pytest.mark.parametrize("name", ["a.txt.zst", "a.txt"])
+def test_files_that_are_packed_otherwise_are_to_be_unpacked(
+    inputs: Any, tmp_path: Path, failure: Any, name: str
+) -> None:
+    (tmp_path / name).write_bytes(b"\x28\xb5\x2f\xfdxxxx")
     error = failure(inputs.listing(Input(text=name)))
     assert isinstance(error, SpecError)
-    assert f"{name} is compressed (gzip)" in str(error)
+    assert f"{name} is compressed (Zstandard)" in str(error)
     assert error.hint is not None
     assert "Unpack" in error.hint
+
+
+@pytest.mark.parametrize("sizes", [[1], [7], [3, 100, 1]], ids=str)
+def test_gzipped_lines_are_lines(inputs: Any, tmp_path: Path, sizes: list[int]) -> None:
+    lines = [f"line {number} é" * (number % 5 + 1) for number in range(100)]
+    data = "\ufeff" + "\n".join(lines)
+    half = len(data) // 2
+    (tmp_path / "a.gz").write_bytes(
+        b"".join(gzip.compress(each.encode()) for each in (data[:half], data[half:]))
+    )
+    (tmp_path / "b").write_text("plain\n")
+    input_ = Input(text="*")
+    items = inputs.items(input_, sizes, ordered=True)
+    assert inputs.read(input_, items) == [*lines, "plain"]
+    assert inputs.keys(input_, items) == [*(("a.gz", row) for row in range(100)), ("b", 0)]
+    some, rest = items[::2], items[1::2]
+    assert sorted(inputs.read(input_, inputs.items(input_, [5], known=some))) == sorted(
+        inputs.read(input_, rest)
+    )
+
+
+def test_one_reader_of_gzipped_lines_takes_items_in_any_order(inputs: Any, tmp_path: Path) -> None:
+    lines = [{"id": number} for number in range(50)]
+    (tmp_path / "a.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
+    input_ = Input(jsonl="a.gz")
+    items = inputs.items(input_, [3])
+    opened = opening(input_, str(tmp_path))
+    for order in (items, items[::-1], items[::2]):
+        found = [opened(params).read(0)["id"] for params in order]
+        assert found == [params["start"] for params in order]
+
+
+def test_gzipped_lines_that_break_off_are_given_up_to_there_and_an_error(inputs: Any, tmp_path: Path) -> None:
+    data = "".join(f"{number} {os.urandom(50).hex()}\n" for number in range(60_000)).encode()
+    (tmp_path / "a.gz").write_bytes(gzip.compress(data, 1)[:-1000])
+    input_ = Input(text="a.gz")
+    items = inputs.items(input_, [20_000])
+    assert [each.get("broken") for each in items[:-1]] == [None] * (len(items) - 1)
+    assert sum(each["rows"] for each in items[:-1]) > 30_000
+    assert "a.gz cannot be unpacked" in items[-1]["broken"]
+    (tmp_path / "a.gz").write_bytes(b"")
+    *_, last = inputs.read(input_, items[:1])
+    assert isinstance(last, Unreadable)
 
 
 def test_lines_that_were_added_are_given_and_the_others_still_read(inputs: Any, tmp_path: Path) -> None:

@@ -324,3 +324,27 @@ def test_a_time_that_python_does_not_have_is_an_error_of_its_row(
     assert isinstance(odd, Unreadable)
     assert before["x"] < after["x"]
     assert [key is None for (key,) in inputs.keys(input_, items)] == [False, True, False]
+
+
+@pytest.mark.parametrize("kept_bytes", [row_reader.KEPT_BYTES, 0], ids=["kept", "streamed"])
+def test_columns_that_stand_in_the_names_of_folders_can_be_asked_for(
+    inputs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_bytes: int
+) -> None:
+    monkeypatch.setattr(row_reader, "KEPT_BYTES", kept_bytes)
+    for year in ("2023", "2024"):
+        folder = tmp_path / "t" / f"year={year}" / "city=A%20B"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({"x": [1, 2]}), folder / "a.parquet")
+    for column in (("x", "year"), ("year",)):
+        input_ = Input(parquet="t", column=column, key=("city", "year"))
+        items = inputs.items(input_, [1], ordered=True)
+        years = [{"year": "2023"}, {"year": "2023"}, {"year": "2024"}, {"year": "2024"}]
+        read = [
+            {name: value for name, value in row.items() if name != "x"} for row in inputs.read(input_, items)
+        ]
+        assert read == years
+        assert inputs.keys(input_, items)[0] == ("A B", "2023")
+    input_ = Input(parquet="t/year=2024/city=A%20B/a.parquet", key=("year",))
+    items = inputs.items(input_)
+    assert inputs.read(input_, items) == [{"x": 1}, {"x": 2}]
+    assert inputs.keys(input_, items) == [("2024",), ("2024",)]

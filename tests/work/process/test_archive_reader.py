@@ -13,10 +13,13 @@ import fastwarc
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
+from shoal.errors import FileError
 from shoal.work.process.archive_reader import ArchiveReader
 from shoal.work.process.filters import Filter
 from shoal.work.process.ranges import checked, cut
+from shoal.work.process.reader import Reader
 from shoal.work.process.record import LARGEST_BYTES, BadRecord, Extent, Range
+from shoal.work.process.stored_files import StoredFiles
 from shoal.work.protocols import Unreadable
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "warc"
@@ -151,7 +154,9 @@ def test_each_record_is_in_one_range(kind: str, split: int) -> None:
 
 
 @pytest.mark.parametrize("is_packed", [False, True], ids=["dictionary", "packed-dictionary"])
-def test_zstd_frames_are_read_with_the_dictionary_at_the_start_of_the_file(is_packed: bool) -> None:
+def test_zstd_frames_are_read_with_the_dictionary_at_the_start_of_the_file(
+    is_packed: bool, tmp_path: Path
+) -> None:
     samples = pages(200, 400)
     trained = fastwarc.stream_io.zstd_train_dictionary_from_samples(samples, 2000)
     frame = compressed("Zstd", trained) if is_packed else trained
@@ -162,6 +167,10 @@ def test_zstd_frames_are_read_with_the_dictionary_at_the_start_of_the_file(is_pa
     assert read.bad == []
     assert read.urls() == [f"http://a.b/{n}" for n in range(200)]
     assert read.extents[0][1].first == len(head)
+    (tmp_path / "f").write_bytes(data)
+    last = Range("f", len(data) - len(bodies[-1][2]) - 4, len(data), is_exact=True)
+    reader = Reader(StoredFiles(str(tmp_path)), last, "warc", None, None, print)
+    assert [each.url for each in reader] == ["http://a.b/199"]
 
 
 def test_a_gzip_file_of_one_member_is_one_range_and_that_is_said() -> None:
@@ -312,16 +321,24 @@ def test_an_archive_that_breaks_off_says_so_and_its_ranges_meet(kind: str, missi
     assert checked(read.extents).again == []
 
 
-def test_an_error_of_the_storage_is_not_taken_for_damage() -> None:
+@pytest.mark.parametrize("size", [3000, 3_000_000], ids=["between records", "in a record"])
+@pytest.mark.parametrize(
+    "error", [FileError("the bucket is gone"), ConnectionResetError("the bucket is gone")], ids=repr
+)
+def test_an_error_of_the_storage_is_not_taken_for_damage(size: int, error: Exception) -> None:
     class Failing(io.BytesIO):
+        has_failed = False
+
         def read(self, size: int | None = -1) -> bytes:
-            if self.tell() > 100_000:
-                raise ConnectionResetError("the bucket is gone")
+            if self.tell() > 100_000 and not self.has_failed:
+                self.has_failed = True
+                raise error
             return super().read(size)
 
-    data = b"".join(gzip.compress(each) for each in pages(200))
-    with pytest.raises(ConnectionResetError, match="the bucket is gone"):
-        list(ArchiveReader(Failing(data), Range("f", 0, len(data)), None, None, print))
+    data = b"".join(gzip.compress(each, 1) for each in pages(600_000 // size + 1, size))
+    reader = ArchiveReader(Failing(data), Range("f", 0, len(data)), None, None, print)
+    with pytest.raises(type(error), match="the bucket is gone"):
+        [record.body() for record in reader]
 
 
 @pytest.mark.parametrize("kind", ["Gzip", "Zstd", "Lz4"])

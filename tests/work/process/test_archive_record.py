@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from shoal.work.process.record import LARGEST_BYTES, Range
 from shoal.work.protocols import Unreadable
 
 PLAIN = b"hello world " * 100
+READERS: list[Iterator[ArchiveRecord]] = []
+"""A record can be used as long as its reader is there."""
 CHUNKS = b"5\r\nhello\r\n6;x=y\r\n world\r\n0\r\n\r\n"
 
 
@@ -24,7 +27,8 @@ def record(payload: bytes, kind: str = "response", media: str = "application/htt
     data = gzip.compress(
         head.encode() + b"Content-Length: %d\r\n\r\n" % len(payload) + payload + b"\r\n\r\n", 1
     )
-    return next(iter(ArchiveReader(io.BytesIO(data), Range("f", 0, len(data)), None, None, print)))
+    READERS.append(iter(ArchiveReader(io.BytesIO(data), Range("f", 0, len(data)), None, None, print)))
+    return next(READERS[-1])
 
 
 def response(body: bytes, *headers: str, status: str = "HTTP/1.1 200 OK") -> ArchiveRecord:

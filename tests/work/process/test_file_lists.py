@@ -14,7 +14,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from servers.hdfs import HdfsFolder
+from servers.seaweedfs import Bucket
 from shoal.errors import NotFound, SpecError
+from shoal.files import open_storage
 from shoal.work.process.file_lists import Inputs, file_ranges, record_ranges
 from shoal.work.process.ranges import checked
 from shoal.work.process.reader import Reader
@@ -219,16 +222,40 @@ def test_a_file_of_another_machine_is_read_ahead_in_growing_pieces() -> None:
         asked.append((start, length))
         return data[start : start + length]
 
-    with ReadAhead(fetch, len(data), 5_000_000, lambda: None) as file:
+    with ReadAhead(fetch, len(data), 4_000_000, lambda: None) as file:
         assert file.read(10) == data[:10]
         assert len(asked) == 1
         file.seek(1_000_000)
         found = b""
-        while len(found) < 5_000_000:
+        while len(found) < 3_900_000:
             found += file.read(65536)
         assert found == data[1_000_000 : 1_000_000 + len(found)]
+        assert max(start for start, _ in asked) < 4_000_000
         file.seek(-10, 2)
         assert file.read() == data[-10:]
     lengths = [length for _, length in asked]
     assert lengths[1:4] == [lengths[1], 2 * lengths[1], 4 * lengths[1]]
-    assert sum(start < 5_000_000 <= start + length for start, length in asked) == 1
+
+
+def stored(url: str, folder: Path) -> None:
+    """A crawl in a storage is read by ranges, and a file that is written anew is noticed."""
+    rows = b"".join(MEMBERS) * 100
+    storage = open_storage(url)
+    storage.write("crawl/a b.wet.gz", rows)
+    inputs = Inputs([f"{url}/crawl/*.gz"], str(folder))
+    ranges = [*file_ranges(inputs, len(rows) // 3)]
+    assert urls(inputs, ranges) == (URLS * 100, [])
+    storage.write("crawl/a b.wet.gz", MEMBERS[0])
+    assert urls(inputs, ranges[:1])[1] == [
+        BadRecord(f"{url}/crawl/a b.wet.gz", 0, "the file was changed since it was listed")
+    ]
+
+
+@pytest.mark.s3
+def test_archives_in_a_bucket_are_read_by_ranges(bucket: Bucket, tmp_path: Path) -> None:
+    stored(bucket.url, tmp_path)
+
+
+@pytest.mark.hdfs
+def test_archives_in_an_hdfs_are_read_by_ranges(hdfs_folder: HdfsFolder, tmp_path: Path) -> None:
+    stored(hdfs_folder.url, tmp_path)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shoal.work.process.jobs.html_tokens import lower_case, start_tags, tags, tags_named
@@ -54,7 +56,24 @@ PIECES = [
         "&copy",
         "&notit;",
     ),
-    *(" ", "\n", "\r", "\t", "\f", "\x0b", "\x00", "1", "x", "é", "İ", "\u212a", "\ufeff", "\U0001f600"),
+    *(
+        " ",
+        "\n",
+        "\r",
+        "\t",
+        "\f",
+        "\x0b",
+        "\x00",
+        "1",
+        "x",
+        "é",
+        "İ",
+        "ſcript>",
+        "</ſtyle>",
+        "<tıtle>",
+        "\ufeff",
+        "\U0001f600",
+    ),
 ]
 
 
@@ -65,6 +84,7 @@ def names(source: str) -> list[str]:
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join))
 def test_start_tags_are_those_that_html5lib_sees(source: str) -> None:
+    assume(re.search("<!---?\x00", source) is None)  # html5lib is not yet in the comment after that.
     expected = list(reference.start_tags(source))
     assert names(source) == [name for name, _ in expected]
     assert [name for name, is_end in tags(source) if not is_end] == [name for name, _ in expected]

@@ -125,6 +125,8 @@ def test_servers_types_and_addresses_are_read_from_headers(tmp_path: Path) -> No
 
 def test_links_are_resolved_against_the_page_or_its_base(tmp_path: Path) -> None:
     plain = page("<a href=/x><a href='//b.example/'><area href=' HTTP://C.example./ '><a href=mailto:x@y><a>")
+    huge = page(f"<a href='http://b&#{'9' * 9999};.example/'>")
+    assert rows(built_in("links", {}), [huge], tmp_path) == [("a.example", "b\ufffd.example", 1)]
     based = page("<base href=https://d.example/><a href=x><!-- <a href=//e.example> -->")
     assert sorted(rows(built_in("links", {}), [plain, based], tmp_path)) == [
         ("a.example", "a.example", 1),
@@ -206,6 +208,14 @@ def test_a_class_of_ones_own_needs_no_base_and_a_function_no_class(tmp_path: Pat
     assert rows(adopted(Longest, {}), lines, tmp_path) == [("a", 2, 3), ("b", 1, 1)]
     assert rows(adopted(Lengths, {}), lines, tmp_path) == [("a", 2, 5.0), ("b", 1, 1.0)]
     assert rows(adopted(letters, {}), lines, tmp_path) == [("b", 3), ("a", 2), ("c", 1)]
+
+
+def test_a_class_that_is_no_job_is_refused() -> None:
+    with pytest.raises(SpecError, match="The class Empty is no job: it has no `map`"):
+        adopted(type("Empty", (), {}), {})
+    with pytest.raises(SpecError, match="Unknown type of a value of the job Odd: 'integer'"):
+        adopted(type("Odd", (Lengths,), {"values": {"count": "integer"}}), {})
+    assert adopted(type("Bare", (Lengths,), {"key": "letter"}), {}).key == ("letter",)
 
 
 @pytest.mark.parametrize(

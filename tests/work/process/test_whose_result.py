@@ -81,4 +81,4 @@ def test_removing_a_run_removes_its_partials_and_not_its_result(folder: Path) ->
     assert (folder / f".shoal-{run.id}").is_dir()
     lookup.remove(run.id)
     assert not (folder / f".shoal-{run.id}").exists()
-    assert (folder / "lines.csv").read_text() == '"key","count"\n"one",1\n'
+    assert (folder / "lines.csv").read_text() == "key,count\none,1\n"

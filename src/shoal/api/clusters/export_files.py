@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 
 from shoal import spec as specs
-from shoal.cluster.containers.container_groups import image_of
-from shoal.cluster.containers.documents import Document, Exported, Versions, installed, to_yaml
+from shoal.cluster.containers.container_groups import WORK, image_of
+from shoal.cluster.containers.documents import Document, Exported, Versions, installed, to_yaml, without_ray
 from shoal.errors import Problem, SpecError, unknown
 from shoal.exclusions import left_out, travelling
 from shoal.spec import Cluster, Workload
+from shoal.work.kind import kind_of
 
-TARGETS = ("kuberay", "swarm", "image")
+TARGETS = ("kuberay", "swarm", "image", "spark")
 LATER = {
     "kfp": "pipelines",
     "tfjob": "the kind train",
     "pytorchjob": "the kind train",
-    "spark": "the kind process",
     "grafana": "metrics of nodes",
     "extender": "the scheduler extender",
 }
@@ -26,8 +26,8 @@ LATER = {
 def export(file: str, to: str, *, cluster: str | None = None, versions: Versions | None = None) -> Exported:
     """The files of a target, as values.
 
-    `kuberay` and `swarm` take a cluster file, or a workload with `cluster`; `image` takes a workload. Raises
-    `SpecError` with everything that the target cannot have.
+    `kuberay` and `swarm` take a cluster file, or a workload with `cluster`; `image` takes a workload, and `spark` one
+    of the kind process. Raises `SpecError` with everything that the target cannot have.
     """
     if to in LATER:
         raise SpecError(
@@ -39,6 +39,8 @@ def export(file: str, to: str, *, cluster: str | None = None, versions: Versions
     found = specs.load(file, kind=specs.ANY)
     if to == "image":
         return _image(found, file, versions)
+    if to == "spark":
+        return _spark(found, file, versions or without_ray())
     workload = None if isinstance(found, Cluster) else found
     where = _cluster(found, file, cluster)
     assert workload is None or isinstance(workload, Workload)
@@ -125,3 +127,29 @@ def _image(found: specs.Spec, file: str, versions: Versions | None) -> Exported:
     notes = [f"Build it with: docker build -f Dockerfile -t {found.name} {found.folder}"]
     said = travelling(found.folder).said()
     return Exported(documents, [*notes, *([said] if said else [])])
+
+
+def _spark(found: specs.Spec, file: str, versions: Versions) -> Exported:
+    from shoal.cluster.containers import spark_application
+
+    work = kind_of(found.kind).spark_work(found) if isinstance(found, Workload) else None
+    if work is None or not isinstance(found, Workload):
+        raise SpecError(
+            f"{file} is of the kind {found.kind}, which Spark cannot run.",
+            hint="Name a file that begins with kind: process.",
+        )
+    if found.image is None:
+        raise SpecError(
+            f"{file} names no image for the driver and the executors.",
+            hint=f"Name one with image: that has Spark, Shoal, and the workload's folder as {WORK}.",
+        )
+    value = spark_application.spark_application(found, work, os.path.basename(file), versions)
+    main = value["spec"]["mainApplicationFile"].removeprefix("local://")
+    name = spark_application.FILE
+    comment = [f"{found.name} for the Kubernetes operator for Apache Spark: kubectl apply -f {name}"]
+    notes = [
+        f"The image {found.image} needs Spark with its entry point, Python 3.11 or newer, Shoal as {main},"
+        f" and the workload's folder as {WORK}.",
+        f"The service account {spark_application.ACCOUNT} has to be there, with the right to make pods.",
+    ]
+    return Exported([Document(name, to_yaml([value], comment=comment))], notes)

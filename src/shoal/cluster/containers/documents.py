@@ -37,6 +37,7 @@ class Versions(NamedTuple):
     python: str
     ray: str
     shoal: str
+    spark: str = "4.0.0"
 
 
 def installed() -> Versions:
@@ -48,7 +49,16 @@ def installed() -> Versions:
             "Ray is not installed here, so its version for the cluster is not known.",
             hint="Install it with: pip install 'shoal[ray]'.",
         ) from None
-    return Versions(".".join(python_version_tuple()[:2]), ray, metadata.version("shoal"))
+    return without_ray()._replace(ray=ray)
+
+
+def without_ray() -> Versions:
+    """The same for containers that have none; Spark's is the least that will do where there is none here."""
+    found = Versions(".".join(python_version_tuple()[:2]), "", metadata.version("shoal"))
+    try:
+        return found._replace(spark=metadata.version("pyspark"))
+    except metadata.PackageNotFoundError:
+        return found
 
 
 class _Dumper(yaml.SafeDumper):

@@ -17,7 +17,7 @@ from typing import NoReturn
 from shoal.engine.inline.surroundings import Surroundings, hearing_interrupts
 from shoal.engine.reservations import Leases, SharedNodes
 from shoal.engine.workers import messages, reporting
-from shoal.engine.workers.harness import ERROR_LENGTH, Harness
+from shoal.engine.workers.item_loop import ERROR_LENGTH, Harness
 from shoal.engine.workers.runner import THIS_MACHINE, Facts, Runner
 from shoal.engine.workers.worker import enter, make_runner, reports_of, set_variables
 from shoal.engine.workers.worker_links import Known
@@ -166,7 +166,7 @@ class InlineEngine(SharedNodes):
 
     def _start(self, worker: _Worker) -> None:
         began = self.now()
-        factory, (_, _, need, devices) = worker.factory, worker.place
+        factory, need, devices = worker.factory, worker.place.need, worker.place.devices
         log = os.path.join(self._root, worker.log_file)
         setup = messages.Setup(
             worker.number, factory, log, need.cpu, need.memory_bytes, self._root, devices=devices

@@ -126,6 +126,10 @@ class Leases:
             with self._table():
                 pass
 
+    def expect(self, place: Place, seconds: float, now: float) -> None:
+        if (hold := self._claim.holds.get(place.id)) is not None:
+            self._claim.hold(hold._replace(until=now + seconds))
+
     def close(self) -> None:
         self._claim = Claim()
         with suppress(EngineError), self._table() as drivers:
@@ -203,8 +207,8 @@ class Leases:
 
 
 def _hold(entry: list[Any]) -> Hold:
-    (number, host, need, devices), *rest = entry
-    return Hold(Place(number, host, Need(*need), tuple(devices)), *rest)
+    (number, host, need, devices, lent), *rest = entry
+    return Hold(Place(number, host, Need(*need), tuple(devices), lent), *rest)
 
 
 def _ask(entry: list[Any]) -> Ask:

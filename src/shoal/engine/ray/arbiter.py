@@ -101,6 +101,13 @@ class Arbiter:
         before = self._hear(me, time.monotonic())
         self._claims[me] = Claim(weight, holds, [*before.asks.values(), *before.line.values()])
 
+    def expect(self, me: str, hold: Hold, seconds: float) -> Hold:
+        """A hold as it is known from now on: the driver will give it back in so many seconds."""
+        here = time.monotonic()
+        known = hold._replace(until=here + seconds)
+        self._hear(me, here).hold(known)
+        return known
+
     def prepares(self, hosts: Sequence[str]) -> None:
         """Some driver has these nodes install packages: they are not idle. To be said again before `SILENT_S`."""
         self._preparing.update(dict.fromkeys(hosts, time.monotonic()))
@@ -210,6 +217,10 @@ class RayLeases:
             self._gave_at = time.monotonic()
             self._groups.give(place)
             self._tell()
+
+    def expect(self, place: Place, seconds: float, now: float) -> None:
+        if place.id in self._held:
+            self._held[place.id] = self._ask("expect", self._held[place.id], seconds)
 
     def close(self) -> None:
         self._held.clear()

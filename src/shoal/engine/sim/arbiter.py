@@ -73,6 +73,12 @@ class Arbiter:
         self._recall_soon()
         return True
 
+    def expect(self, driver: Driver, place: Place, seconds: float) -> None:
+        hold = self.table.claims[driver.key].holds.get(place.id)
+        if hold is not None:
+            self.table.hold(driver.key, hold._replace(until=self._clock.now + seconds))
+            self.settle()
+
     def free(self, place: Place) -> None:
         if place.id in self.owners:
             self._drop(place.id)

@@ -56,6 +56,10 @@ class SimEngine:
         if self._arbiter.owners.get(place.id) is self.driver and place.id not in self._arbiter.workers:
             self._arbiter.free(place)
 
+    def expect_release(self, place: Place, seconds: float) -> None:
+        self._called()
+        self._arbiter.expect(self.driver, place, seconds)
+
     def spawn(self, factory: Factory, place: Place) -> int:
         self._called()
         worker = self._cluster.spawn(self.driver, factory, place)

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from shoal.engine.workers import linux, messages
-from shoal.engine.workers.harness import ERROR_LENGTH, Harness
+from shoal.engine.workers.item_loop import ERROR_LENGTH, Harness
 from shoal.engine.workers.reporting import REPORT_VARIABLE
 from shoal.engine.workers.runner import Facts, Runner
 from shoal.model import Factory

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from shoal.shape.pool.pool import Pool
-from shoal.shape.pool.values import Guide, Lane, Source
+from shoal.shape.pool.values import Companion, Guide, Lane, Source
 
-__all__ = ["Guide", "Lane", "Pool", "Source"]
+__all__ = ["Companion", "Guide", "Lane", "Pool", "Source"]

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 from shoal.engine.base import Engine
 from shoal.files.turns import suspended_at
-from shoal.model import Granted, Item, Need, Place, Refused
-from shoal.planner import chunks
+from shoal.model import (
+    FactsChanged,
+    Granted,
+    Item,
+    LeaseRecalled,
+    LostCause,
+    Place,
+    Refused,
+    WorkerLost,
+    WorkerReady,
+)
+from shoal.model.record import WORKER
 from shoal.planner.durations import Durations
-from shoal.shape.flights import Flights
+from shoal.shape.items_in_flight import Flights, Landing
 from shoal.shape.journal import Journal
-from shoal.shape.pool.queue import STUCK_S, Hands, ReadyQueue, at_hand, pick
+from shoal.shape.pool.lane_places import Ceiling, Companions
+from shoal.shape.pool.queue import (
+    PLENTY,
+    STUCK_S,
+    Hands,
+    ReadyQueue,
+    at_hand,
+    in_reserve,
+    items_ahead,
+    least_ahead,
+    pick,
+)
 from shoal.shape.pool.values import Lane
 from shoal.shape.recording import Recording
 from shoal.shape.roster import Member, Roster
+from shoal.words import sentence
 
 NODE_PATIENCE_S = 300.0
 """How long a run that lost all its nodes waits for one to come back."""
@@ -28,11 +50,20 @@ class Crew:
     """Keeps as many workers as there is use and room for."""
 
     def __init__(
-        self, engine: Engine, journal: Journal, recording: Recording, lane: Lane, durations: Durations
+        self,
+        engine: Engine,
+        journal: Journal,
+        recording: Recording,
+        lane: Lane,
+        durations: Durations,
+        crews: dict[int, Crew],
     ) -> None:
+        """`crews` are those of all workers by their number; a crew adds itself for each that it starts."""
         self._engine = engine
         self._journal = journal
+        self._recording = recording
         self._durations = durations
+        self._crews = crews
         self.lane = lane
         self.guide = lane.guide
         self.ready = ReadyQueue(durations.expect)
@@ -42,10 +73,22 @@ class Crew:
         self.coming = 0
         """Items for it that are not durable yet."""
         self._ceiling = Ceiling(engine, lane.need, lane.policy.ceiling)
+        self._companions: Companions | None = None
+        if lane.companion is not None:
+            ceiling = lane.policy.ceiling
+            self._companions = Companions(engine, lane.companion, lane.need, self.roster, ceiling)
         self._pending: dict[int, str | None] = {}
         """Reservations that wait, and the host that each is for, where it has to be one."""
+        self._short_s: float | None = None
+        """What the shortest item was expected to take when places were asked for; None where nobody knew."""
+        self._lasts_s: float | None = None
+        """That, and the start of a worker."""
         self._held: list[Place] = []
-        """Places whose workers wait until the first worker of their node has done something."""
+        """Places that are lent, and those whose workers wait until the first of their node has done something."""
+        self._owed: set[int] = set()
+        """Workers that others are owed, and that have a companion and not done anything yet."""
+        self._losses: deque[str] = deque()
+        """Why workers were lost that no other one was started for yet."""
         self._bare_since: float | None = None
         self._capacity: int | None = None
 
@@ -58,10 +101,10 @@ class Crew:
     def hungry(self, workers: int, *, soon: bool = False) -> int:
         """How many more items so many workers could be given, now or `soon`, however many there are."""
         mean = self._durations.mean_s
-        each = chunks.ahead(mean, chunks.PLENTY, workers, self._engine.latency_s, self.ahead())
+        each = items_ahead(mean, PLENTY, workers, self._engine.latency_s, self.ahead())
         have = len(self.ready) + self.roster.aloft + self.ready.delayed
         if soon:
-            each += chunks.in_reserve(mean, self.lane.policy.commit_s) if self.guide is None else 0
+            each += in_reserve(mean, self.lane.policy.commit_s) if self.guide is None else 0
             have += self.coming
         return workers * each - have
 
@@ -71,7 +114,7 @@ class Crew:
 
     def workers_soon(self) -> int:
         """How many workers may soon want items: those that a guide lets work, or all for which there is room."""
-        return max(1, self.hands.total if self.guide is not None else min(self.limit(), chunks.PLENTY))
+        return max(1, self.hands.total if self.guide is not None else min(self.limit(), PLENTY))
 
     def feed(self, now: float) -> None:
         """Hand out what waits. Raises `TakenOver` where another driver has the run by now."""
@@ -82,9 +125,9 @@ class Crew:
             self._engine.latency_s,
             self.ahead(),
         )
-        enough = max(least, chunks.at_least(mean, latency_s))
+        enough = max(least, least_ahead(mean, latency_s))
         for member in hands.members:
-            want = chunks.ahead(mean, len(ready), hands.total, latency_s, least)
+            want = items_ahead(mean, len(ready), hands.total, latency_s, least)
             have = len(member.flights)
             if not ready or have > want // 2:
                 break  # The others have as much.
@@ -99,11 +142,15 @@ class Crew:
                 suspended_at("hand-out")
 
     def _launch(self, items: list[Item], member: Member) -> list[Item]:
-        sent, guide = self.flights.launch(items, member), self.guide
-        return sent if guide is None else [guide.sent(item, member.number, member.node) for item in sent]
+        sent, guide, companions = self.flights.launch(items, member), self.guide, self._companions
+        if guide is not None:
+            sent = [guide.sent(item, member.number, member.node) for item in sent]
+        return sent if companions is None else [companions.sent(item, member.number) for item in sent]
 
     def look(self, now: float, *, stopping: bool, nothing_left: bool) -> None:
         """See to workers that do not start, to items that run too long, and to what waits behind those."""
+        for companion in () if self._companions is None else list(self._companions.roster.members.values()):
+            self.roster.look_at_start(companion, now, stopping)
         for member in list(self.roster.members.values()):
             if stopping:
                 self.roster.recall(member)
@@ -125,15 +172,9 @@ class Crew:
     def limit(self) -> int:
         """Most workers there may be."""
         if self._capacity is None:
-            self._capacity = self._ceiling.capacity()
+            self._capacity = (self._companions or self._ceiling).capacity()
         concurrent = self.lane.policy.concurrent
         return self._capacity if concurrent is None else min(self._capacity, concurrent)
-
-    def useful(self, items: int) -> int:
-        """How many workers so many items could use, were there room for all that the rules allow."""
-        concurrent, ceiling = self.lane.policy.concurrent, self.lane.policy.ceiling
-        allowed = items if ceiling is None else sum(ceiling.values())
-        return min(items, allowed) if concurrent is None else min(items, allowed, concurrent)
 
     def nodes_changed(self) -> None:
         """There may be other nodes than before."""
@@ -149,32 +190,42 @@ class Crew:
         """Whether one of its workers has been asked to go, and is not gone."""
         return len(self.roster.members) > self.roster.staying
 
-    def grow(self, useful: int) -> list[int]:
-        """Ask for workers up to `useful`, within the limit; give up what is asked for in excess. Those that began."""
-        begun: list[int] = []
+    def grow(self, useful: int) -> None:
+        """Ask for workers up to `useful`, within the limit; give up what is asked for in excess."""
         roster = self.roster
+        if self._owed:
+            self._let_owed_go()
         while self._held and roster.staying + len(self._held) > useful:
             self._engine.release(self._held.pop())
         if self._held:
             held, self._held = self._held, []
-            begun += self._spawn(held)
+            self._spawn(held)
         wanted = max(0, min(useful, self.limit()) - roster.staying - len(self._held))
         if self.lane.policy.concurrent is not None:
             # One that leaves still runs its item, and counts against the limit.
             wanted = min(wanted, self.lane.policy.concurrent - len(roster.members) - len(self._held))
         if self.limit() == 0:
             self._no_room(useful)
-            return begun
-        while len(self._pending) > max(0, wanted):
-            self._engine.cancel_reservation(self._pending.popitem()[0])
-        while len(self._pending) < wanted and (need := self._ceiling.next_need(self._hosts())) is not None:
-            reservation = self._engine.reserve([need], None)
+            return
+        if wanted <= 0 and not self._pending:
+            return
+        if self._pending and not self._companions and not _alike(self.ready.shortest_s(), self._short_s):
+            self._abandon_pending()
+        room = self._companions or self._ceiling
+        self._abandon_pending(room.most_asks(wanted))
+        while len(self._pending) < room.most_asks(wanted):
+            needs = room.next_needs(self._hosts(), self._pending.values())
+            if needs is None:
+                break
+            if not self._pending:
+                self._short_s = short_s = None if self._companions else self.ready.shortest_s()
+                self._lasts_s = None if short_s is None else self.roster.startup_s + short_s
+            reservation = self._engine.reserve(needs, None, lasts_s=self._lasts_s)
             if not reservation.places:
-                self._pending[reservation.id] = need.node
+                self._pending[reservation.id] = needs[0].node
                 continue
             wanted -= 1
-            begun += self._spawn(reservation.places)
-        return begun
+            self._spawn(reservation.places)
 
     def _hosts(self) -> Iterator[str | None]:
         """Where workers are, or will be."""
@@ -193,35 +244,119 @@ class Crew:
             self._bare_since = now
         never_fits = self._engine.nodes() and not self.roster.past
         if never_fits or now - self._bare_since > NODE_PATIENCE_S:
+            if self._companions is not None:
+                self._companions.refuse()
             self._engine.reserve([self.lane.need], None)  # Raises, with the reason for each node.
 
-    def granted(self, event: Granted) -> list[int] | None:
-        """The workers that began; None when it did not ask for these places."""
+    def granted(self, event: Granted) -> bool:
+        """Start workers; False when it did not ask for these places."""
         if event.reservation not in self._pending:
-            return None
+            return False
         del self._pending[event.reservation]
-        return self._spawn(event.places)
+        if event.places[0].lent and self._companions is None:
+            self._held += event.places  # Until items may be handed out.
+        else:
+            self._spawn(event.places)
+        return True
 
     def refused(self, event: Refused) -> None:
         self._pending.pop(event.reservation, None)
 
-    def _spawn(self, places: Sequence[Place]) -> list[int]:
-        begun = []
+    def _spawn(self, places: Sequence[Place]) -> None:
+        if self._companions is not None:
+            self._spawn_user(self._companions, places)
+            return
         for place in places:
-            if self._is_first_still_starting(place.host):
+            if place.lent:
+                self._borrow(place)
+            elif self.roster.is_first_still_starting(place.host):
                 self._held.append(place)
             else:
-                begun.append(self.roster.spawn(place).number)
-        return begun
+                self._start(place)
 
-    def _is_first_still_starting(self, host: str) -> bool:
-        """Where starts are slow, many at once on one machine only delay the first, which could begin."""
-        if not self._engine.stagger_s:
-            return False
-        here = [member for member in self.roster.members.values() if member.node == host]
-        if not here or any(member.items for member in here):
-            return False
-        return self._engine.now() - min(member.spawned_at for member in here) < self._engine.stagger_s
+    def _start(self, place: Place) -> Member:
+        member = self.roster.spawn(place)
+        self._crews[member.number] = self
+        if self._losses:
+            self._note(member, self._losses.popleft())
+        return member
+
+    def _spawn_user(self, companions: Companions, places: Sequence[Place]) -> None:
+        companion = companions.begin(places)
+        if companion is not None:
+            self._crews[companion.number] = self
+            user = self._start(places[-1])
+            companions.serve(companion.number, user)
+            if places[-1].lent:
+                self._owed.add(user.number)
+
+    def _borrow(self, place: Place) -> None:
+        """Use a place that is lent for one item that is short enough; then the worker goes."""
+        item = self.ready.pop_within(self._short_s or 0.0)
+        if item is None:
+            self._short_s = self._lasts_s = None  # So that it is asked for anew.
+            self._engine.release(place)
+            return
+        self._journal.ensure_ours()
+        member = self._start(place)
+        self._engine.submit(member.number, self._launch([item], member))
+        self.roster.leave(member)
+        self._abandon_pending()  # Having had its turn, it waits anew.
+
+    def heard(self, event: WorkerReady | FactsChanged) -> None:
+        """A worker is ready, or says other things of itself than before."""
+        companions = self._companions
+        if companions is not None and event.worker in companions.roster.members:
+            companions.heard(event)
+        elif isinstance(event, WorkerReady):
+            self.roster.ready(event)
+
+    def lost(self, event: WorkerLost) -> Iterator[Landing]:
+        """A worker is gone: what it had."""
+        companions = self._companions
+        if companions is not None and event.worker in companions.roster.members:
+            if (another := companions.lost(event)) is not None:
+                self._crews[another.number] = self
+                self._note(another, _loss(event, another.node))
+            return iter(())
+        member = self.roster.members.get(event.worker)
+        if companions is not None and member is not None:
+            self._owed.discard(event.worker)
+            if companions.left(event.worker):
+                self._abandon_pending()  # What waits for a place beside that companion.
+        if member is not None and not member.leaving and event.cause not in (LostCause.ENDED, LostCause.NODE):
+            self._losses.append(_loss(event, member.node))
+        return self.flights.lost(event)
+
+    def _note(self, member: Member, why: str) -> None:
+        subject = f"{WORKER}{member.number} on {member.node}"
+        self._journal.noted(self._engine.now(), subject, "restarted", why)
+        self._recording.dirty = True
+
+    def recalled(self, event: LeaseRecalled) -> None:
+        """Others are owed the place of a worker: it goes when it has finished its item."""
+        members, companions = self.roster.members, self._companions
+        if companions is None:
+            leaving = [event.worker]
+        else:
+            leaving = companions.recalled(event.worker)
+            # A pair takes long to start: each is good for some items, or two runs would only take it from each other.
+            self._owed.update(number for number in leaving if number in members and not members[number].items)
+            leaving = [number for number in leaving if number not in self._owed]
+        for member in (members[number] for number in leaving if number in members):
+            self.roster.dismiss(member)
+            flight = member.current
+            if flight is not None and (expected := self._durations.expect(flight.item)) is not None:
+                self._engine.expect_release(member.place, max(0.0, expected - member.ran_s(event.at)))
+
+    def _let_owed_go(self) -> None:
+        """Once they have something to do, or where there is nothing."""
+        for member in [self.roster.members[number] for number in self._owed]:
+            if member.flights:
+                self.roster.leave(member)
+            elif not self.ready:
+                self.roster.dismiss(member)
+        self._owed = {number for number in self._owed if not self.roster.members[number].leaving}
 
     def let_idle_go(self, now: float) -> None:
         """Nothing more will come: who has had nothing to do for a while is not needed."""
@@ -231,9 +366,12 @@ class Crew:
             if now - member.idle_since > IDLE_S:
                 self.roster.dismiss(member)
 
-    def abandon_reservations(self) -> None:
-        while self._pending:
+    def _abandon_pending(self, most: int = 0) -> None:
+        while len(self._pending) > most:
             self._engine.cancel_reservation(self._pending.popitem()[0])
+
+    def abandon_reservations(self) -> None:
+        self._abandon_pending()
         while self._held:
             self._engine.release(self._held.pop())
 
@@ -241,38 +379,21 @@ class Crew:
         """To be called until no worker is left."""
         self.abandon_reservations()
         self.roster.let_all_go(self.lane.policy.grace_s)
+        if self._companions is not None and not self.roster.members:
+            self._companions.roster.let_all_go(self.lane.policy.grace_s)
+
+    @property
+    def all_gone(self) -> bool:
+        """Whether it has no worker, nor a companion of one."""
+        return not (self.roster.members or (self._companions and self._companions.roster.members))
 
 
-class Ceiling:
-    """`most` is how many workers each node may have, by host; None: as many as it has room for."""
+def _loss(event: WorkerLost, node: str) -> str:
+    return f"{WORKER}{event.worker} on {node} was lost: {sentence(event.why)}"
 
-    def __init__(self, engine: Engine, need: Need, most: Mapping[str, int] | None) -> None:
-        self._engine = engine
-        self._need = need
-        self._most = most
 
-    def capacity(self) -> int:
-        """How many workers there may be on the nodes that are alive, were these empty."""
-        if self._most is None:
-            return self._engine.capacity(self._need)
-        return sum(
-            min(most, self._engine.capacity(self._need._replace(node=host)))
-            for host, most in self._allowed().items()
-        )
-
-    def next_need(self, hosts: Iterable[str | None]) -> Need | None:
-        """What to ask for, for one more worker; None where every node has as many as it may have.
-
-        `hosts` are those of all workers that there are, and of those that were asked for.
-        """
-        if self._most is None:
-            return self._need
-        taken = Counter(hosts)
-        below = {host: most - taken[host] for host, most in self._allowed().items()}
-        host = max(below, key=below.__getitem__, default=None)
-        return self._need._replace(node=host) if host is not None and below[host] > 0 else None
-
-    def _allowed(self) -> dict[str, int]:
-        most, node = self._most or {}, self._need.node
-        hosts = [each.host for each in self._engine.nodes() if node in (None, each.host)]
-        return {host: most[host] for host in hosts if host in most}
+def _alike(seconds: float | None, other: float | None) -> bool:
+    """Whether one is no more than twice the other: expectations change with every end."""
+    if seconds is None or other is None:
+        return seconds is other
+    return seconds <= 2 * other and other <= 2 * seconds

@@ -11,6 +11,7 @@ from typing import Any
 from shoal.engine.base import Engine
 from shoal.model import (
     Event,
+    FactsChanged,
     Granted,
     Item,
     ItemEnded,
@@ -19,6 +20,7 @@ from shoal.model import (
     ItemStarted,
     ItemState,
     LeaseRecalled,
+    Need,
     NodeJoined,
     NodeLost,
     Refused,
@@ -26,15 +28,14 @@ from shoal.model import (
     WorkerLost,
     WorkerReady,
 )
-from shoal.model.record import WorkerUse
-from shoal.planner.chunks import PLENTY
+from shoal.model.record import NODE, WorkerUse
 from shoal.planner.durations import Durations
 from shoal.shape.base import LOOK_S, Ended, Progress, Watcher, drive
-from shoal.shape.flights import Again, Landing
+from shoal.shape.items_in_flight import Again, Landing
 from shoal.shape.journal import Journal
 from shoal.shape.pool.crew import Crew
 from shoal.shape.pool.progress import Meter, look
-from shoal.shape.pool.queue import Supply
+from shoal.shape.pool.queue import PLENTY, Supply
 from shoal.shape.pool.values import Lane, Source
 from shoal.shape.recording import Recording
 
@@ -66,9 +67,11 @@ class Pool:
         self._watcher = watcher
         commit_s = min(lane.policy.commit_s for lane in lanes)
         self._recording = Recording(journal, commit_s, self._recorded, watcher, now)
-        self._crews = [Crew(engine, journal, self._recording, lane, self._durations) for lane in lanes]
         self._crew_of: dict[int, Crew] = {}
         """By the number of a worker."""
+        self._crews = [
+            Crew(engine, journal, self._recording, lane, self._durations, self._crew_of) for lane in lanes
+        ]
         self._lane_of = lane_of
         self._supply = Supply(source, resumed, self._waits, self._take)
         self._meter = Meter(now)
@@ -83,11 +86,12 @@ class Pool:
             ItemsReturned: self._on_returned,
             WorkerLost: self._on_worker_lost,
             WorkerReady: self._on_ready,
+            FactsChanged: self._on_ready,
             Granted: self._on_granted,
             Refused: self._on_refused,
             LeaseRecalled: self._on_recalled,
-            NodeJoined: self._on_nodes,
-            NodeLost: self._on_nodes,
+            NodeJoined: self._on_joined,
+            NodeLost: self._on_node_lost,
         }
 
     # What its owner may ask.
@@ -101,7 +105,7 @@ class Pool:
             crew.ready.wake(self._engine.now())
         if self._over():
             self._begin_to_wind_up()
-            if not self._recording.dirty and not any(crew.roster.members for crew in self._crews):
+            if not self._recording.dirty and all(crew.all_gone for crew in self._crews):
                 self._tell_moment()
                 return False
         else:
@@ -226,11 +230,7 @@ class Pool:
         useful = len(crew.ready) + crew.coming + crew.roster.aloft
         if crew.guide is not None and useful and not exhausted:
             useful = max(useful, crew.limit())  # Some may be idle, whose cores the others use.
-        self._began(crew, crew.grow(useful))
-
-    def _began(self, crew: Crew, workers: Sequence[int]) -> None:
-        for worker in workers:
-            self._crew_of[worker] = crew
+        crew.grow(useful)
 
     def _others_wait(self, crew: Crew) -> bool:
         return any(other.is_waiting for other in self._crews if other is not crew)
@@ -259,31 +259,34 @@ class Pool:
         """Whose worker an event speaks of; any crew fences what is of nobody."""
         return self._crew_of.get(worker, self._crews[0])
 
-    def _on_ready(self, event: WorkerReady) -> None:
-        self._of(event.worker).roster.ready(event)
+    def _on_ready(self, event: WorkerReady | FactsChanged) -> None:
+        self._of(event.worker).heard(event)
 
     def _on_granted(self, event: Granted) -> None:
-        for crew in self._crews:
-            begun = crew.granted(event)
-            if begun is not None:
-                self._began(crew, begun)
-                return
-        for place in event.places:
-            self._engine.release(place)
+        if not any(crew.granted(event) for crew in self._crews):
+            for place in event.places:
+                self._engine.release(place)
 
     def _on_refused(self, event: Refused) -> None:
         for crew in self._crews:
             crew.refused(event)
 
-    def _on_nodes(self, event: NodeJoined | NodeLost) -> None:
+    def _on_joined(self, event: NodeJoined) -> None:
+        node = event.node
+        room = Need(node.cpu, node.gpu, node.memory_bytes).words
+        self._nodes_changed(event.at, node.host, "joined", f"it came while the run was going, with {room}")
+
+    def _on_node_lost(self, event: NodeLost) -> None:
+        self._nodes_changed(event.at, event.host, "lost", event.why)
+
+    def _nodes_changed(self, at: float, host: str, what: str, why: str) -> None:
+        self._journal.noted(at, NODE + host, what, why)
+        self._recording.dirty = True
         for crew in self._crews:
             crew.nodes_changed()
 
     def _on_recalled(self, event: LeaseRecalled) -> None:
-        roster = self._of(event.worker).roster
-        member = roster.members.get(event.worker)
-        if member is not None:
-            roster.dismiss(member)
+        self._of(event.worker).recalled(event)
 
     def _on_started(self, event: ItemStarted) -> None:
         flights = self._of(event.worker).flights
@@ -319,7 +322,7 @@ class Pool:
             return
         if crew.guide is not None:
             crew.guide.lost(event.worker, event.cause)
-        for landing in crew.flights.lost(event):
+        for landing in crew.lost(event):
             self._land(crew, landing)
 
     def _land(self, crew: Crew, landing: Landing) -> None:

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 
 from shoal.planner.durations import Durations, remaining
-from shoal.shape.base import Progress, Running
+from shoal.shape.base import Policy, Progress, Running
 from shoal.shape.pool.crew import Crew
 
 WINDOW_S = 10.0
@@ -35,6 +35,12 @@ class Meter:
         return (total - before) / (now - since) if now > since else 0.0
 
 
+def _useful(policy: Policy, items: int) -> int:
+    """How many workers so many items could use, were there room for all that the rules allow."""
+    allowed = items if policy.ceiling is None else sum(policy.ceiling.values())
+    return min(items, allowed) if policy.concurrent is None else min(items, allowed, policy.concurrent)
+
+
 def look(now: float, meter: Meter, crews: Sequence[Crew], durations: Durations, left: int) -> Progress:
     """The moment as a value; `left` are items that are not known yet."""
     running: list[Running] = []
@@ -42,7 +48,7 @@ def look(now: float, meter: Meter, crews: Sequence[Crew], durations: Durations, 
     for crew in crews:
         items = len(crew.ready) + crew.ready.delayed + crew.roster.aloft
         waiting += items
-        useful += crew.useful(items + left)
+        useful += _useful(crew.lane.policy, items + left)
         workers += len(crew.roster.members)
         for member in crew.roster.members.values():
             working += member.items > 0

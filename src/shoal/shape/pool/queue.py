@@ -8,11 +8,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from shoal.model import Item
-from shoal.planner.chunks import HORIZON_S
 from shoal.planner.durations import Durations
 from shoal.shape.pool.values import Guide, Source
 from shoal.shape.roster import Member, Roster
 
+HORIZON_S = 0.05
+"""A worker has about this much work ahead of it, no more: what it holds, another cannot take."""
+MOST_ITEMS = 1000
+FIRST = 1
+IDLE_SHARE = 0.06
+"""A worker may be idle for this share of an item's time while the next one is on its way."""
+
+PLENTY = 10_000
+"""So many waiting items are enough to choose the longest from."""
+
+SYNC_S = 0.01
+"""About how long it takes until a new item is durable, before which no worker gets it."""
 AVOID_S = 1.0
 """Seconds that a retry waits for another worker than the one that failed it, before it takes any."""
 STUCK_S = 0.2
@@ -28,6 +39,8 @@ class ReadyQueue:
         self._delayed: list[tuple[float, int, Item]] = []
         self._avoid: dict[int, tuple[int, float]] = {}
         """The worker that an item should not go to, and until when."""
+        self._shortest_s: float | None = None
+        """As of the last time it was looked for; None where that has to be done anew."""
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -69,6 +82,24 @@ class ReadyQueue:
         self._avoid.pop(item.seq, None)
         return item
 
+    def pop_within(self, seconds: float) -> Item | None:
+        """The longest of those that are expected to take no longer than this."""
+        entry = min((entry for entry in self._heap if -entry[0] <= seconds), default=None)
+        if entry is None:
+            self._shortest_s = None
+            return None
+        self._heap.remove(entry)
+        heapq.heapify(self._heap)
+        self._avoid.pop(entry[2].seq, None)
+        return entry[2]
+
+    def shortest_s(self) -> float | None:
+        """What the shortest item is expected to take, about; None while nobody knows. Cheap, but for the first time
+        after `reorder`."""
+        if self._shortest_s is None and self._heap:
+            self._shortest_s = -max(self._heap)[0]
+        return self._shortest_s or None
+
     def _avoids(self, item: Item, worker: int, now: float) -> bool:
         avoided, until = self._avoid.get(item.seq, (None, 0.0))
         return avoided == worker and now < until
@@ -76,6 +107,7 @@ class ReadyQueue:
     def reorder(self) -> None:
         self._heap = [(-(self._expect(item) or 0.0), item.seq, item) for _, _, item in self._heap]
         heapq.heapify(self._heap)
+        self._shortest_s = None
 
 
 class Hands(NamedTuple):
@@ -93,7 +125,11 @@ def at_hand(roster: Roster, guide: Guide | None) -> Hands:
     if guide is None:
         return Hands(roster.available, roster.by_load())
     ready = [member for member in roster.members.values() if member.ready_at is not None]
-    active = [member for member in _guided(ready, guide) if not member.leaving and not member.recalled]
+    active = [
+        member
+        for member in _guided(ready, guide)
+        if not (member.leaving or member.recalled or member.blocked)
+    ]
     return Hands(len(active), sorted(active, key=lambda member: len(member.flights)))
 
 
@@ -175,3 +211,38 @@ class Supply:
             if count >= room:
                 return
         self._resumed = None
+
+
+# How much to hand to a worker at once: so much that it costs little, so little that the tail stays short.
+
+
+def least_ahead(mean_s: float | None, latency_s: float) -> int:
+    """How many items a worker should have whatever they take: the next one, too, where it would be long on its way."""
+    return 1 if mean_s is None or latency_s <= IDLE_SHARE * mean_s else 2
+
+
+def items_ahead(
+    mean_s: float | None, waiting: int, workers: int, latency_s: float = 0.0, least: int = 1
+) -> int:
+    """How many items a worker should have in all, the running one included; `least` where there are enough for all.
+
+    One while nothing is known; then what fits the horizon; at the end an even share of what is left. `latency_s` is
+    how long a worker that has nothing waits for what it is given.
+    """
+    share = waiting / (2 * max(workers, 1))
+    if mean_s is None:
+        return max(FIRST, least if waiting >= workers else 1)
+    by_time = HORIZON_S / max(mean_s, HORIZON_S / MOST_ITEMS)
+    by_time = max(by_time, least_ahead(mean_s, latency_s), least)
+    fair = max(int(share) + 1, least if waiting >= workers else 1)
+    return max(1, min(MOST_ITEMS, int(by_time), fair))
+
+
+def in_reserve(mean_s: float | None, within_s: float) -> int:
+    """How many items more a worker will take `within_s`: they should be durable before it asks for them.
+
+    None where items are so long that it may wait for a sync: what is chosen later is chosen knowing more.
+    """
+    if mean_s is None or IDLE_SHARE * mean_s >= SYNC_S:
+        return 0
+    return min(MOST_ITEMS, 1 + int(within_s / max(mean_s, HORIZON_S / MOST_ITEMS)))

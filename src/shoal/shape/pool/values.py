@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from shoal.model import Factory, Item, Need, Outcome
+from shoal.model.item import HIDDEN
 from shoal.shape.base import Policy
+
+COMPANION = f"{HIDDEN}companion"
+"""The facts of a worker's companion, among the parameters of the items that it is handed. Not recorded."""
 
 
 class Source(Protocol):
@@ -53,6 +57,18 @@ class Guide(Protocol):
         """How much has not ended, in what the kind counts (inputs, rather than items); None while nobody knows."""
 
 
+class Companion(NamedTuple):
+    """A worker that others of its node use, such as one that owns a GPU. It is given no items.
+
+    What it says of itself (its facts) comes to its users with each item, as the parameter `COMPANION`.
+    """
+
+    factory: Factory
+    need: Need
+    users: int | None = None
+    """Most workers that one of them serves; None: all of its node."""
+
+
 class Lane(NamedTuple):
     """One sort of worker in a pool, and the rules for the items that go to it."""
 
@@ -60,3 +76,4 @@ class Lane(NamedTuple):
     need: Need
     policy: Policy = Policy()
     guide: Guide | None = None
+    companion: Companion | None = None

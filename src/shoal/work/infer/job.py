@@ -26,12 +26,11 @@ from shoal.work.infer.item_fields import COUNT, LIST
 from shoal.work.infer.tuners import MOST_ROWS, Tuning
 from shoal.work.inputs import Listing, listing
 from shoal.work.inputs.places import digest_of
-from shoal.work.job import Conclusion, Learned, Past, PoolJob
+from shoal.work.job import Conclusion, Learned, Past, PoolJob, packages_of, requirement_problems
 from shoal.work.models import models
 from shoal.work.models.libraries import is_installed, knows_cuda
 from shoal.work.outputs.ownership import address, is_alive
 from shoal.work.protocols import Models
-from shoal.work.requirements import packages_of, read_requirements
 
 RUNNER = "shoal.work.infer.worker.runner:InferRunner"
 LOOK_S = 0.01
@@ -45,7 +44,7 @@ def prepare(spec: Infer, *, limit: int | None = None) -> InferJob:
     """Check everything that can be known to be wrong, all at once."""
     from shoal.work.infer.infer_checks import check
 
-    problems = [*check(spec), *read_requirements(spec.requirements, spec.folder)[1]]
+    problems = [*check(spec), *requirement_problems(spec)]
     if problems:
         raise several(problems)
     return InferJob(spec, limit)

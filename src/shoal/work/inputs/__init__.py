@@ -52,8 +52,10 @@ def opening(input_: Input, folder: str) -> Callable[[Mapping[str, Any]], Opened]
 
         groups = Groups(input_)
         return lambda params: Rows(places.at(params["root"]), params, input_, groups)
+    from shoal.work.inputs.gzip_lines import Unpacked
     from shoal.work.inputs.line_reader import JsonLines, TextLines
 
+    unpacked = Unpacked()
     if input_.kind == "jsonl":
-        return lambda params: JsonLines(places.at(params["root"]), params, input_)
-    return lambda params: TextLines(places.at(params["root"]), params)
+        return lambda params: JsonLines(places.at(params["root"]), params, unpacked, input_)
+    return lambda params: TextLines(places.at(params["root"]), params, unpacked)

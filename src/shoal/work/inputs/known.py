@@ -55,6 +55,8 @@ class Range(NamedTuple):
     """Where to go on: the byte after them, for lines; how many rows the file had, for tables."""
     broken: bool = False
     """No rows: the file as a whole, because it could not be read."""
+    is_packed: bool = False
+    """Places are those of what is unpacked, and say nothing of the size of the file."""
 
 
 class KnownRows:
@@ -64,7 +66,8 @@ class KnownRows:
         self._files: dict[str, list[Range]] = {}
         self._rows = self._changed = self._gone = 0
         for each in items:
-            taken = Range(each["start"], each["rows"], each["mark"], each[end], "broken" in each)
+            place = (each["start"], each["rows"], each["mark"], each[end])
+            taken = Range(*place, broken="broken" in each, is_packed="packed" in each)
             self._files.setdefault(each["file"], []).append(taken)
             self._rows += taken.rows
         for ranges in self._files.values():

@@ -7,13 +7,13 @@ is none.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from shoal.errors import FileError, NotFound, SpecError
 from shoal.files import Entry
-from shoal.files.base import PIECE_BYTES
 from shoal.spec.shared_sections import Input
 from shoal.work.inputs.base import Piece
+from shoal.work.inputs.gzip_lines import opened_lines
 from shoal.work.inputs.known import KnownRows, Range, gaps
 from shoal.work.inputs.places import BrokenPiece, Place, found_at, mark_of, own_fault
 
@@ -27,12 +27,6 @@ LARGEST_BYTES = 64 * 1024 * 1024
 BOM = b"\xef\xbb\xbf"
 SPACES = b" \t\r\n"
 _AT_ONCE_BYTES = 1024 * 1024
-_PACKED = {
-    b"\x1f\x8b": "gzip",
-    b"\x28\xb5\x2f\xfd": "Zstandard",
-    b"\xfd7zXZ\x00": "xz",
-    b"PK\x03\x04": "zip",
-}
 
 
 class LineFile(NamedTuple):
@@ -41,10 +35,13 @@ class LineFile(NamedTuple):
     root: str
     key: str
     mark: str
+    is_packed: bool = False
+    """With gzip: then places in it are those of what is unpacked."""
 
     def params(self) -> dict[str, Any]:
         """As an item names it."""
-        return {"root": self.root, "file": self.key, "mark": self.mark}
+        file = {"root": self.root, "file": self.key, "mark": self.mark}
+        return {**file, "packed": True} if self.is_packed else file
 
 
 class LinePiece:
@@ -92,7 +89,9 @@ def find_lines(
     for entry in sorted(entries) if ordered else entries:
         file = LineFile(place.root, entry.key, mark_of(entry))
         try:
-            yield from _lines_of(place, entry, file, known, is_json=input_.kind == "jsonl")
+            for piece in _lines_of(place, entry, file, known, is_json=input_.kind == "jsonl"):
+                is_proven = True
+                yield piece
             is_proven = True
         except NotFound:
             continue  # It went away meanwhile: then it is no input, as if it had gone before.
@@ -111,11 +110,15 @@ def _lines_of(
         known.saw(entry.key, file.mark)
         return  # It was an error as a whole, and is the same.
     row, at = _after(taken, file.mark)
-    pieces = _pieces(place, entry, at) if at < entry.size_bytes else iter(())
-    for begins, ends in scan(pieces, at, is_json=is_json):
-        for start, end in gaps(row, row + len(begins), taken):
-            yield LinePiece(file, start, begins[start - row : end - row], ends[start - row : end - row])
-        row += len(begins)
+    if at < entry.size_bytes or any(each.is_packed for each in taken):
+        with opened_lines(place, entry.key) as lines:
+            file = file._replace(is_packed=lines.is_packed)
+            for begins, ends in scan(_pieces(lines.file, at), at, is_json=is_json):
+                for start, end in gaps(row, row + len(begins), taken):
+                    yield LinePiece(
+                        file, start, begins[start - row : end - row], ends[start - row : end - row]
+                    )
+                row += len(begins)
     known.saw(entry.key, file.mark, row)
 
 
@@ -129,25 +132,10 @@ def _after(taken: Sequence[Range], mark: str) -> tuple[int, int]:
     return row, at
 
 
-def _pieces(place: Place, entry: Entry, at: int) -> Iterator[bytes]:
-    with place.storage.open(entry.key) as file:
-        file.seek(at)
-        while piece := file.read(PIECE_BYTES):
-            if at == 0:
-                _refuse_packed(place.path(entry.key), piece)
-            at += len(piece)
-            for start in range(0, len(piece), _AT_ONCE_BYTES):
-                yield piece[start : start + _AT_ONCE_BYTES]
-
-
-def _refuse_packed(path: str, piece: bytes) -> None:
-    packed = next((name for magic, name in _PACKED.items() if piece.startswith(magic)), None)
-    if packed is None and path.endswith(".gz"):
-        packed = "gzip"
-    if packed is not None:
-        raise SpecError(
-            f"{path} is compressed ({packed}).", hint="Unpack it first: lines are read as they are."
-        )
+def _pieces(file: BinaryIO, at: int) -> Iterator[bytes]:
+    file.seek(at)
+    while piece := file.read(_AT_ONCE_BYTES):
+        yield piece
 
 
 def scan(pieces: Iterator[bytes], at: int, *, is_json: bool) -> Iterator[tuple[Offsets, Offsets]]:

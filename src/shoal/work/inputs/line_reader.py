@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from shoal.errors import nearest
 from shoal.spec.shared_sections import Input
+from shoal.work.inputs.gzip_lines import Unpacked
 from shoal.work.inputs.line_files import BOM, LARGEST_BYTES, SPACES
 from shoal.work.inputs.places import CHANGED, Place, blamed, one_line, place_of_row, text_of
 from shoal.work.protocols import Unreadable
@@ -17,8 +19,8 @@ from shoal.work.protocols import Unreadable
 class TextLines:
     """See `Opened`. The lines are read with the first one that is asked for, and kept."""
 
-    def __init__(self, place: Place, params: Mapping[str, Any]) -> None:
-        self._place, self._params = place, params
+    def __init__(self, place: Place, params: Mapping[str, Any], unpacked: Unpacked) -> None:
+        self._place, self._params, self._unpacked = place, params, unpacked
         self._lock = threading.Lock()
         self._lines: Sequence[bytes] | Unreadable | None = None
 
@@ -66,9 +68,10 @@ class TextLines:
         """The range, cut into lines, if it still is made of as many whole ones as when it was listed."""
         begin = self._params["begin"]
         before = min(begin, len(BOM))
-        data = self._place.storage.read(
-            self._params["file"], start=begin - before, length=before + length + 1
-        )
+        read: Callable[..., bytes] = partial(self._unpacked.read, self._place, self._params["mark"])
+        if "packed" not in self._params:
+            read = self._place.storage.read
+        data = read(self._params["file"], start=begin - before, length=before + length + 1)
         head, body, follows = data[:before], data[before : before + length], data[before + length :]
         begins_well = begin == 0 or head.endswith(b"\n") or (begin == len(BOM) and head == BOM)
         ends_well = len(body) == length and (body.endswith(b"\n") or not follows)
@@ -84,8 +87,8 @@ class TextLines:
 class JsonLines(TextLines):
     """See `Opened`. A row is what `input.column` asks for, or everything that is no key."""
 
-    def __init__(self, place: Place, params: Mapping[str, Any], input_: Input) -> None:
-        super().__init__(place, params)
+    def __init__(self, place: Place, params: Mapping[str, Any], unpacked: Unpacked, input_: Input) -> None:
+        super().__init__(place, params, unpacked)
         self._columns, self._key_names = input_.column, input_.key
         self._key_values: dict[int, list[Any]] = {}
         """Of lines that were read: no line is parsed twice."""

@@ -18,7 +18,7 @@ from shoal.files import Entry
 from shoal.spec.shared_sections import Input
 from shoal.work.inputs.base import Piece
 from shoal.work.inputs.known import KnownRows, gaps
-from shoal.work.inputs.places import BrokenPiece, Place, found_at, mark_of, one_line, own_fault
+from shoal.work.inputs.places import BrokenPiece, Place, found_at, mark_of, one_line, own_fault, partitions
 
 LARGEST_BYTES = 64 * 1024 * 1024
 """Of several row groups in one item, as they are in memory."""
@@ -130,6 +130,7 @@ def _footer(place: Place, entry: Entry, mark: str, input_: Input) -> Footer:
 
 
 def _check_columns(input_: Input, names: Sequence[str], path: str) -> None:
+    names = [*names, *partitions(path)]
     missing = [name for name in dict.fromkeys((*input_.column, *input_.key)) if name not in names]
     if missing:
         raise several([Problem(f"{path} has no column {name!r}.", nearest(name, names)) for name in missing])

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from shoal.errors import AccessDenied, FileError, NotFound, ShoalError, SpecError
 from shoal.files import Entry, Storage, find, is_url, open_storage
@@ -85,6 +85,12 @@ def place_of_row(place: Place, params: Mapping[str, Any], position: int) -> str:
     """Where a row of an item is: its file, and the row in it where the file could be read at all."""
     path = place.path(params["file"])
     return path if "broken" in params else f"row {params['start'] + position} of {path}"
+
+
+def partitions(path: str) -> Mapping[str, str]:
+    """The columns that stand in the names of a file's folders, as Hive writes them: `year=2024/month=5/`."""
+    folders = [each.partition("=") for each in path.split("/")[:-1]]
+    return {unquote(name): unquote(value) for name, equals, value in folders if equals and name}
 
 
 def mark_of(entry: Entry) -> str:

@@ -14,7 +14,7 @@ import pyarrow.parquet
 from pyarrow import types
 
 from shoal.spec.shared_sections import Input
-from shoal.work.inputs.places import CHANGED, Place, blamed, one_line, place_of_row, text_of
+from shoal.work.inputs.places import CHANGED, Place, blamed, one_line, partitions, place_of_row, text_of
 from shoal.work.protocols import Unreadable
 
 KEPT_BYTES = 256 * 1024 * 1024
@@ -108,6 +108,7 @@ class Groups:
 
     def __init__(self, input_: Input) -> None:
         self._columns = [*dict.fromkeys((*input_.column, *input_.key))] if input_.column else None
+        self._names = frozenset((*input_.column, *input_.key))
         self._lock = threading.Lock()
         self._kept: tuple[Any, Any] | None = None
 
@@ -121,7 +122,7 @@ class Groups:
         with ExitStack() as stack:
             source = stack.enter_context(place.storage.open(params["file"]))
             try:
-                file = stack.enter_context(_file(source))
+                file = _Table(stack.enter_context(_file(source)), self._columns, self._in_path(place, params))
             except (pyarrow.ArrowException, OSError, ValueError) as error:
                 raise Unreadable(f"cannot be read as Parquet: {one_line(error)}") from None
             _check_unchanged(file.metadata, params)
@@ -130,15 +131,20 @@ class Groups:
             part = self._slice(file, groups[0], skip, rows, name)
         return [part]
 
-    def _part(self, file: Any, group: int) -> Part:
+    def _in_path(self, place: Place, params: Mapping[str, Any]) -> Mapping[str, str]:
+        """Columns that are asked for and stand in the names of the file's folders."""
+        found = partitions(place.path(params["file"]))
+        return {name: value for name, value in found.items() if name in self._names}
+
+    def _part(self, file: _Table, group: int) -> Part:
         """A whole row group."""
         rows = file.metadata.row_group(group).num_rows
         try:
-            return Part(rows, file.read_row_group(group, columns=self._columns, use_threads=False))
+            return Part(rows, file.group(group))
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             return Part(rows, reason=f"its row group cannot be read: {one_line(error)}")
 
-    def _slice(self, file: Any, group: int, skip: int, rows: int, name: Any) -> Part:
+    def _slice(self, file: _Table, group: int, skip: int, rows: int, name: Any) -> Part:
         if file.metadata.row_group(group).total_byte_size > KEPT_BYTES:
             return self._streamed(file, group, skip, rows)
         part = self._part(file, group)
@@ -149,22 +155,47 @@ class Groups:
                 self._kept = (name, part.table)
         return Part(rows, part.table.slice(skip, rows))
 
-    def _streamed(self, file: Any, group: int, skip: int, rows: int) -> Part:
+    def _streamed(self, file: _Table, group: int, skip: int, rows: int) -> Part:
         """A slice of a row group, without holding all of it."""
         batches, seen = [], 0
         try:
-            for batch in file.iter_batches(
-                _BATCH_ROWS, row_groups=[group], columns=self._columns, use_threads=False
-            ):
+            for batch in file.batches(group):
                 begin, end = max(0, skip - seen), min(batch.num_rows, skip + rows - seen)
                 if begin < end:
                     batches.append(batch.slice(begin, end - begin))
                 seen += batch.num_rows
                 if seen >= skip + rows:
                     break
-            return Part(rows, pyarrow.Table.from_batches(batches))
+            return Part(rows, file.completed(pyarrow.Table.from_batches(batches)))
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             return Part(rows, reason=f"its row group cannot be read: {one_line(error)}")
+
+
+class _Table:
+    """A Parquet file, as far as its columns are asked for. Those of its path come after its own, which go before."""
+
+    def __init__(self, file: Any, columns: Sequence[str] | None, in_path: Mapping[str, str]) -> None:
+        own = file.schema_arrow.names
+        self._file, self.metadata = file, file.metadata
+        self._in_path = {name: value for name, value in in_path.items() if name not in own}
+        self._columns = None if columns is None else [each for each in columns if each not in self._in_path]
+
+    def group(self, index: int) -> Any:
+        """A row group, as a table."""
+        return self.completed(self._file.read_row_group(index, columns=self._columns, use_threads=False))
+
+    def batches(self, index: int) -> Iterator[Any]:
+        """The same, piece by piece, and not completed."""
+        batches: Iterator[Any] = self._file.iter_batches(
+            _BATCH_ROWS, row_groups=[index], columns=self._columns, use_threads=False
+        )
+        return batches
+
+    def completed(self, table: Any) -> Any:
+        """This table, with the columns of the path."""
+        for name, value in self._in_path.items():
+            table = table.append_column(name, pyarrow.array([value] * table.num_rows, pyarrow.string()))
+        return table
 
 
 def _file(source: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 import zlib
+from collections.abc import Callable
 from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
@@ -21,11 +22,11 @@ _END = "WARC/1.0\r\nWARC-Type: {}\r\nWARC-Record-ID: {}\r\nContent-Length: 0\r\n
 _VERSION = b"WARC/"
 _PLAIN = re.compile(rb"WARC/\d\.\d{1,2}[ \t]*\r?\n(?:[^\r\n]+\r?\n)*?WARC-Type[ \t]*:", re.IGNORECASE)
 _LENGTH = re.compile(rb"\nContent-Length[ \t]*:[ \t]*(\d{1,18})[ \t]*\r?\n", re.IGNORECASE)
-_GZIP, _ZSTD, _LZ4 = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
+_GZIP, ZSTD, _LZ4 = b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 _DICTIONARY, _SKIPPED = b"\x5d\x2a\x4d\x18", b"\x2a\x4d\x18"
 _LOOK_BYTES = 64 * 1024
 _STEP_BYTES = 1024 * 1024
-_NAMES = {_GZIP: "Gzip", _ZSTD: "Zstd", _LZ4: "Lz4", _VERSION: ""}
+_NAMES = {_GZIP: "Gzip", ZSTD: "Zstd", _LZ4: "Lz4", _VERSION: ""}
 
 
 class Framing(NamedTuple):
@@ -45,7 +46,7 @@ class Framing(NamedTuple):
     @property
     def keeps_its_place(self) -> bool:
         """Whether the reader is in the frame of a record until the next record is asked for."""
-        return self.magic in (_GZIP, _ZSTD)
+        return self.magic in (_GZIP, ZSTD)
 
     def reader(self, source: Any) -> Any:
         """What decompresses, and says where the frame begins that it is in; the source itself for a plain file."""
@@ -63,26 +64,14 @@ class Framing(NamedTuple):
 
     def next_start(self, file: BinaryIO, low: int, high: int) -> int | None:
         """The first start of a record at `low` or later, and before `high`."""
-        overlap = len(self.magic) - 1
-        while low < high:
-            file.seek(low)
-            data = file.read(min(_STEP_BYTES, high - low) + overlap)
-            at = data.find(self.magic)
-            while at >= 0 and low + at < high:
-                if self.is_start(file, low + at):
-                    return low + at
-                at = data.find(self.magic, at + 1)
-            if len(data) <= overlap:
-                return None
-            low += len(data) - overlap
-        return None
+        return first_match(file, self.magic, low, high, lambda at: self.is_start(file, at))
 
     def frame_end(self, file: BinaryIO, at: int, size: int) -> int | None:
         """Where the member, frame or plain record that begins here ends; None where that is nowhere."""
         if self.magic == _VERSION:
             end = _plain_end(file, at)
             return end if end is not None and (end == size or self.is_start(file, end)) else None
-        end = {_GZIP: _gzip_end, _ZSTD: _zstd_end, _LZ4: _lz4_end}[self.magic](file, at)
+        end = {_GZIP: _gzip_end, ZSTD: _zstd_end, _LZ4: _lz4_end}[self.magic](file, at)
         return end if end is not None and end <= size else None
 
     def is_start(self, file: BinaryIO, at: int) -> bool:
@@ -106,35 +95,51 @@ class Framing(NamedTuple):
             return b""
 
 
-def framing_of(file: BinaryIO, at: int = 0) -> tuple[Framing, int]:
-    """How this file is compressed, by its content, and where its first record should begin.
+def first_match(
+    file: BinaryIO, magic: bytes, low: int, high: int, is_it: Callable[[int], bool]
+) -> int | None:
+    """The first place of these bytes at `low` or later, and before `high`, that is one indeed."""
+    overlap = len(magic) - 1
+    while low < high:
+        file.seek(low)
+        data = file.read(min(_STEP_BYTES, high - low) + overlap)
+        at = data.find(magic)
+        while at >= 0 and low + at < high:
+            if is_it(low + at):
+                return low + at
+            at = data.find(magic, at + 1)
+        if len(data) <= overlap:
+            return None
+        low += len(data) - overlap
+    return None
 
-    Where only a record is there, and not all of the file, it begins `at` a byte other than the first.
-    """
-    framing, head = _compression(file, at)
+
+def framing_of(file: BinaryIO) -> tuple[Framing, int]:
+    """How this file is compressed, by its content, and where its first record should begin."""
+    framing, head = _compression(file)
     first_line = framing.shown(file, 16, head).partition(b"\n")
     return framing._replace(is_lax=first_line[1] != b"" and not first_line[0].endswith(b"\r")), head
 
 
-def _compression(file: BinaryIO, at: int) -> tuple[Framing, int]:
-    file.seek(at)
+def _compression(file: BinaryIO) -> tuple[Framing, int]:
+    file.seek(0)
     head = file.read(8)
-    for magic in (_GZIP, _ZSTD, _LZ4):
+    for magic in (_GZIP, ZSTD, _LZ4):
         if head.startswith(magic):
-            return Framing(magic), at
+            return Framing(magic), 0
     if head[1:4] != _SKIPPED or head[0] & 0xF0 != 0x50:
-        return Framing(_VERSION), at
+        return Framing(_VERSION), 0
     length = int.from_bytes(head[4:8], "little")
     if not head.startswith(_DICTIONARY):
-        return Framing(_ZSTD), 8 + length
+        return Framing(ZSTD), 8 + length
     if length > LARGEST_BYTES:
         raise Unreadable(f"its zstd dictionary has {length:,} bytes; at most {LARGEST_BYTES:,} are read")
-    return Framing(_ZSTD, _dictionary(file.read(length))), 8 + length
+    return Framing(ZSTD, _dictionary(file.read(length))), 8 + length
 
 
 def _dictionary(data: bytes) -> bytes:
     """It may itself be compressed."""
-    if not data.startswith(_ZSTD):
+    if not data.startswith(ZSTD):
         return data
     from fastwarc import ZstdReader
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from functools import reduce
 from operator import or_
 from typing import Any, BinaryIO
@@ -18,7 +18,7 @@ _ARC = b"filedesc:"
 
 
 class ArchiveReader:
-    """The records of one range, once. `extent` is right when all of them have been taken."""
+    """The records of one range, once. `extent` is right when all of them have been taken; then the file is closed."""
 
     def __init__(
         self,
@@ -35,35 +35,33 @@ class ArchiveReader:
         self.extent = Extent(None, self._stop)
 
     def __iter__(self) -> Iterator[ArchiveRecord]:
-        try:
-            framing, head = framing_of(self._file, self._range.start if self._range.is_exact else 0)
-        except Unreadable as error:
-            self._say(0, str(error))
-            return
-        begin = framing.next_start(self._file, self._range.start, self._stop)
-        self._check_head(framing, head, begin)
-        self.extent = Extent(begin, self._stop)
-        while begin is not None:
-            begin = yield from self._records(framing, begin)
-
-    def _records(self, framing: Framing, begin: int) -> Generator[ArchiveRecord, None, int | None]:
-        """Records from here on, to the end of the range or to where something is wrong: then, where to go on."""
-        way = _Way(self._file, begin, self._stop, framing, self._wanted)
-        where, source, keep = way.where, way.source, self._keep
-        record = ArchiveRecord(way)
-        offset = begin
-        try:
-            for raw in way.records:
-                offset = raw.stream_pos if where is None else where()
-                if offset == source.end and raw.record_id == END_ID:
-                    self.extent = self.extent._replace(end=offset)
-                    return None
-                record.raw, record.offset = raw, offset
-                if keep is None or self._accepts(keep, record):
-                    yield record
-        except BaseException as error:  # noqa: BLE001 - raised again, if it is not of the library
-            way.check(error)
-        return self._after_damage(framing, offset, record)
+        """One loop, as every call costs: each turn of the outer one goes on behind something that is wrong."""
+        with self._file:
+            try:
+                framing, head = framing_of(self._file)
+            except Unreadable as error:
+                self._say(0, str(error))
+                return
+            begin = framing.next_start(self._file, self._range.start, self._stop)
+            self._check_head(framing, head, begin)
+            self.extent = Extent(begin, self._stop)
+            keep = self._keep
+            while begin is not None:
+                way = _Way(self._file, begin, self._stop, framing, self._wanted)
+                where, source, record = way.where, way.source, ArchiveRecord(way)
+                offset = begin
+                try:
+                    for raw in way.records:
+                        offset = raw.stream_pos if where is None else where()
+                        if offset == source.end and raw.record_id == END_ID:
+                            self.extent = self.extent._replace(end=offset)
+                            return
+                        record.raw, record.offset = raw, offset
+                        if keep is None or self._accepts(keep, record):
+                            yield record
+                except BaseException as error:  # noqa: BLE001 - raised again, if it is not of the library
+                    way.reason(error)
+                begin = self._after_damage(framing, offset, record)
 
     def _after_damage(self, framing: Framing, begin: int, record: ArchiveRecord) -> int | None:
         """Find out which record from `begin` on is not whole, and where the next one begins."""
@@ -94,7 +92,7 @@ class ArchiveReader:
                 if only_first:
                     break
         except BaseException as error:  # noqa: BLE001 - raised again, if it is not of the library
-            return last, way.check(error)
+            return last, way.reason(error)
         return last, "it is longer or shorter than it says, or breaks off"
 
     def _go_on(self, framing: Framing, low: int) -> int | None:
@@ -114,7 +112,7 @@ class ArchiveReader:
     def _check_head(self, framing: Framing, head: int, begin: int | None) -> None:
         """Say what is wrong with a file that does not begin as it should; the first range does."""
         if self._range.start > 0:
-            if self._range.is_exact and begin != head:
+            if self._range.is_exact and begin != self._range.start:
                 self._say(self._range.start, "no record begins here")
             return
         if self._size == 0:
@@ -143,7 +141,7 @@ class _Way:
         from fastwarc import ArchiveIterator, WarcRecordType
 
         types = reduce(or_, (getattr(WarcRecordType, name) for name in wanted))
-        self.source = Source(file, begin, stop, framing, framing.end(min(wanted)))
+        self.source = _Source(file, begin, stop, framing, framing.end(min(wanted)))
         self._file, self._framing, self._reader = file, framing, framing.reader(self.source)
         self.where: Callable[[], int] | None = getattr(self._reader, "frame_start_position", None)
         """Where the record begins that was just given; None for a plain file, where the record says it."""
@@ -157,9 +155,6 @@ class _Way:
             max_header_len=LONGEST_HEADERS,
         )
 
-    def is_near_the_end(self) -> bool:
-        return self.source.end is not None
-
     def breaks_off(self, offset: int) -> bool:
         end = self.source.end
         if end is None or offset >= end:
@@ -168,11 +163,10 @@ class _Way:
             return int(self._reader.inner_tell()) > end
         return self._framing.frame_end(self._file, offset, end) is None
 
-    def check(self, error: BaseException) -> str:
-        """What the library says is wrong with the archive. Raises every other error; a panic is no `Exception`."""
+    def reason(self, error: BaseException) -> str:
         if self.source.error is not None:
             raise self.source.error
-        if type(error).__name__ == "PanicException":
+        if type(error).__name__ == "PanicException":  # Which is no `Exception`.
             return "it cannot be decompressed"
         if not isinstance(error, (OSError, ValueError)):
             raise error
@@ -186,8 +180,8 @@ class _Way:
         return is_another
 
 
-class Source:
-    """The bytes of a range for the library: up to the first record that begins at `stop` or later, and then `after`."""
+class _Source:
+    """See `Source`: up to the first record that begins at `stop` or later, and then `after`."""
 
     def __init__(self, file: BinaryIO, begin: int, stop: int, framing: Framing, after: bytes) -> None:
         file.seek(begin)

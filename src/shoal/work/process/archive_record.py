@@ -45,6 +45,14 @@ class HttpHeaders:
             return str(value, "latin-1").strip()
 
 
+class Source(Protocol):
+    """The bytes of a range, and what is put after them."""
+
+    @property
+    def end(self) -> int | None:
+        """Where the range ends, once the library has all bytes of it, and may have taken more for a part of it."""
+
+
 class Way(Protocol):
     """The library's way through a file, as far as a record has to know whether its body is its own."""
 
@@ -52,8 +60,12 @@ class Way(Protocol):
     def frame(self) -> Callable[[], int] | None:
         """Where the gzip member or frame begins that the library is in. None where it may have left it already."""
 
-    def is_near_the_end(self) -> bool:
-        """Whether the library has all bytes of the range, and may have taken more for a part of it. Cheap."""
+    @property
+    def source(self) -> Source:
+        """What the library reads."""
+
+    def reason(self, error: BaseException) -> str:
+        """What the library says is wrong with the archive. Raises every error that is not of the archive."""
 
     def breaks_off(self, offset: int) -> bool:
         """Whether it did so for the record here, which was read to its end."""
@@ -68,10 +80,21 @@ class ArchiveRecord:
     What was found out of a record is kept with the `raw` that it was found in.
     """
 
-    __slots__ = ("_bad_in", "_body", "_body_in", "_frame", "_http", "_http_in", "_way", "offset", "raw")
+    __slots__ = (
+        "_bad_in",
+        "_body",
+        "_body_in",
+        "_frame",
+        "_http",
+        "_http_in",
+        "_source",
+        "_way",
+        "offset",
+        "raw",
+    )
 
     def __init__(self, way: Way) -> None:
-        self._way, self._frame = way, way.frame
+        self._way, self._source, self._frame = way, way.source, way.frame
         self.raw: Any = None
         self.offset = 0
         self._bad_in = self._body_in = self._http_in = self
@@ -127,13 +150,13 @@ class ArchiveRecord:
                 raise self._bad(f"it has {promised:,} bytes; at most {LARGEST_BYTES:,} are read")
             try:
                 data: bytes = raw.reader.read()
-            except OSError as error:
-                raise self._bad(f"it cannot be decompressed: {error}") from None
+            except BaseException as error:  # noqa: BLE001 - raised again, if it is not of the library
+                raise self._bad(f"it cannot be read: {self._way.reason(error)}") from None
             if (
                 len(data) < promised
                 or not promised
                 or (self._frame is not None and self._frame() != self.offset)
-                or self._way.is_near_the_end()
+                or self._source.end is not None
             ):
                 self._check_length(len(data), promised)
             if http is not None:
@@ -157,8 +180,8 @@ class ArchiveRecord:
     def _parsed(self, raw: Any) -> HttpHeaders | None:
         try:
             raw.parse_http(quirks_mode=True, max_header_len=LONGEST_HEADERS)
-        except OSError as error:
-            raise self._bad(f"its HTTP headers cannot be read: {error}") from None
+        except BaseException as error:  # noqa: BLE001 - raised again, if it is not of the library
+            raise self._bad(f"its HTTP headers cannot be read: {self._way.reason(error)}") from None
         return HttpHeaders(raw.http_headers)
 
     def _check_length(self, length: int, promised: int) -> None:

@@ -12,9 +12,8 @@ from shoal.work.process.jobs.base import (
     is_rows,
     is_sum,
     partial_columns,
-    partial_key,
 )
-from shoal.work.process.merging import combined, folded, merged, summed
+from shoal.work.process.merging import by_key, combined, folded, mapping_table, merged, summed
 from shoal.work.process.partials import schema_of, table_of
 from shoal.work.process.record import Record
 from shoal.work.process.scratch import Scratch
@@ -25,7 +24,6 @@ _BATCH = 4 * 1024 * 1024
 """How much `map` may give before it is gathered: bytes, or elements of lists times `_ELEMENT_BYTES`."""
 _BATCH_RECORDS = 2000
 _ELEMENT_BYTES = 64
-_FEW_ROWS = 200_000
 _PAIR_BYTES = 300
 """About what a key and its value take in a dict."""
 
@@ -78,17 +76,17 @@ class Counting:
         if self._found:
             found, self._found, self._weight = self._found, [], 0
             self._held.add(self._job.gather(found))
-            if self._held.size_bytes > self._memory_bytes // 3:
+            if self._held.exceeds(self._memory_bytes // 2):
                 self._runs.append(self._scratch.keep(self._schema, [self._held.taken()]))
 
 
 class _Held(Protocol):
     """What was counted since the last run was put aside."""
 
-    @property
-    def size_bytes(self) -> int: ...
-
     def add(self, gathered: Any) -> None: ...
+
+    def exceeds(self, limit_bytes: int) -> bool:
+        """Whether it takes so much memory that it should be put aside."""
 
     def taken(self) -> Any:
         """All of it as one table, sorted by key. Afterwards it is empty."""
@@ -100,30 +98,37 @@ class _Sums:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._tables: list[Any] = []
-        self._rows = self._distinct = 0
-        self.size_bytes = 0
+        self._size_bytes = 0
+        self._is_summed = False
 
     def add(self, gathered: Any) -> None:
-        table = gathered if hasattr(gathered, "num_rows") else _table(self._job, gathered)
+        table = gathered
+        if not hasattr(gathered, "num_rows"):
+            is_mapping = isinstance(gathered, Mapping)
+            table = mapping_table(self._job, gathered if is_mapping else folded(self._job, {}, gathered))
         self._tables.append(table)
-        self._rows += table.num_rows
-        self.size_bytes += table.nbytes
-        if self._rows > 2 * self._distinct + _FEW_ROWS:
-            self._hold(summed(self._job, self._all()))
+        self._size_bytes += table.nbytes
+        self._is_summed = False
+
+    def exceeds(self, limit_bytes: int) -> bool:
+        """Also where it would soon do so again once equal keys are one."""
+        if self._size_bytes <= limit_bytes:
+            return False
+        self._tables = [self._summed()]
+        self._size_bytes = self._tables[0].nbytes
+        self._is_summed = True
+        return self._size_bytes > limit_bytes // 2
 
     def taken(self) -> Any:
-        table = combined(self._job, self._all())
-        self._tables, self._rows, self._distinct, self.size_bytes = [], 0, 0, 0
+        table = by_key(self._job, self._tables[0] if self._is_summed else self._summed())
+        self._tables, self._size_bytes, self._is_summed = [], 0, False
         return table
 
-    def _hold(self, table: Any) -> None:
-        self._tables, self.size_bytes = [table], table.nbytes
-        self._rows = self._distinct = table.num_rows
-
-    def _all(self) -> Any:
+    def _summed(self) -> Any:
         import pyarrow
 
-        return pyarrow.concat_tables(self._tables) if self._tables else _table(self._job, {})
+        tables = self._tables or [mapping_table(self._job, {})]
+        return summed(self._job, pyarrow.concat_tables(tables))
 
 
 class _Folds:
@@ -133,17 +138,16 @@ class _Folds:
         self._job = job
         self._values: dict[Any, Any] = {}
 
-    @property
-    def size_bytes(self) -> int:
-        return len(self._values) * _PAIR_BYTES
-
     def add(self, gathered: Any) -> None:
         pairs = gathered.items() if isinstance(gathered, Mapping) else gathered
         folded(self._job, self._values, pairs)
 
+    def exceeds(self, limit_bytes: int) -> bool:
+        return len(self._values) * _PAIR_BYTES > limit_bytes
+
     def taken(self) -> Any:
         values, self._values = self._values, {}
-        return combined(self._job, _table(self._job, values))
+        return combined(self._job, mapping_table(self._job, values))
 
 
 class _Rows:
@@ -152,25 +156,16 @@ class _Rows:
     def __init__(self, job: Job) -> None:
         self._columns = partial_columns(job)
         self._rows: list[tuple[Any, ...]] = []
-        self.size_bytes = 0
+        self._size_bytes = 0
 
     def add(self, gathered: Any) -> None:
         for row in gathered:
             self._rows.append(row)
-            self.size_bytes += sum(len(value) if isinstance(value, str) else 8 for value in row)
+            self._size_bytes += sum(len(value) if isinstance(value, str) else 8 for value in row)
+
+    def exceeds(self, limit_bytes: int) -> bool:
+        return self._size_bytes > limit_bytes
 
     def taken(self) -> Any:
-        rows, self._rows, self.size_bytes = self._rows, [], 0
+        rows, self._rows, self._size_bytes = self._rows, [], 0
         return table_of(self._columns, [*zip(*rows, strict=True)] or [()] * len(self._columns))
-
-
-def _table(job: Job, gathered: Any) -> Any:
-    """Pairs or a mapping as a table."""
-    mapping = gathered if isinstance(gathered, Mapping) else folded(job, {}, gathered)
-    names = partial_columns(job)
-    width = len(partial_key(job))
-    if not mapping:
-        return table_of(names, [()] * len(names))
-    keys = [mapping.keys()] if width == 1 else [*zip(*mapping.keys(), strict=True)]
-    values = [mapping.values()] if len(names) - width == 1 else [*zip(*mapping.values(), strict=True)]
-    return table_of(names, [*keys, *values])

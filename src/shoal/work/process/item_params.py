@@ -23,6 +23,8 @@ PARTIALS = f"{HIDDEN}partials"
 """Of a reduce item: what it merges, as sequence number and content of each map item."""
 SHARE = f"{HIDDEN}share"
 """Of a reduce item: which share of the keys it merges, as (index, number of shares)."""
+NUMBERS = f"{HIDDEN}numbers"
+"""Of a reduce item: the columns of its result that are numbers."""
 FACTS = f"{HIDDEN}facts"
 """What became of an item, as `Facts` is written."""
 

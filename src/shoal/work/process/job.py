@@ -16,15 +16,16 @@ from shoal.model.item import digest
 from shoal.model.node import Packages
 from shoal.model.plan import Profile
 from shoal.shape.base import Policy
-from shoal.shape.pool import Guide
-from shoal.spec.process import Process
-from shoal.work.job import Conclusion, Learned, Past, PoolJob
+from shoal.shape.pool import Guide, Source
+from shoal.spec.process import SPARK, Process
+from shoal.store import run_folder
+from shoal.work.job import Conclusion, Learned, Past, PoolJob, packages_of, requirement_problems
+from shoal.work.process.brought_partials import clear
 from shoal.work.process.input_files import input_digest, input_ranges
 from shoal.work.process.item_params import BYTES, is_map
 from shoal.work.process.reader import ARCHIVES
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.source import ProcessSource
-from shoal.work.requirements import packages_of, read_requirements
 
 RUNNER = "shoal.work.process.worker:ProcessRunner"
 
@@ -33,9 +34,13 @@ def prepare(spec: Process, *, limit: int | None = None) -> ProcessJob:
     """Check everything that can be known to be wrong, all at once."""
     from shoal.work.process.process_checks import check
 
-    problems = [*check(spec), *read_requirements(spec.requirements, spec.folder)[1]]
+    problems = [*check(spec), *requirement_problems(spec)]
     if problems:
         raise several(problems)
+    if spec.backend == SPARK:
+        from shoal.work.process.spark_job import SparkJob
+
+        return SparkJob(spec, limit)
     return ProcessJob(spec, limit)
 
 
@@ -66,12 +71,18 @@ class ProcessJob(PoolJob):
         self.failures = limits.failures
         self._place = ResultPlace(spec.output, spec.folder, "")
         self._source: ProcessSource | None = None
+        self._items = ""
+        """The folder of what items left, on this machine."""
+        self._is_brought = False
+        """Whether partials come to this machine, as the nodes do not reach the folder of the result."""
 
     @cached_property
     def fingerprint(self) -> str:
         spec = self.spec
         job = (spec.job.name, spec.job.function, dict(spec.job.options))
-        return digest(repr((self.kind, job, spec.input.format, vars(spec.filter), self.need.cpu)))
+        return digest(
+            repr((self.kind, job, spec.input.format, vars(spec.filter), self.need.cpu, spec.backend))
+        )
 
     @cached_property
     def packages(self) -> Packages:
@@ -84,12 +95,17 @@ class ProcessJob(PoolJob):
     def total(self) -> int | None:
         return None
 
+    def fit(self, nodes: Sequence[Node], *, here: bool = True) -> None:
+        self._is_brought = not here and not is_url(self.spec.output.path) and self.spec.job.function is None
+
     def inputs(self) -> str:
         return input_digest(self.spec.input, self.spec.folder)
 
     def local_paths(self) -> Mapping[str, str]:
         spec = self.spec
-        asked = {f"input.{spec.input.key}": spec.input.targets[0], "output": spec.output.path}
+        asked = {f"input.{spec.input.key}": spec.input.targets[0]}
+        if not self._is_brought:
+            asked["output"] = spec.output.path
         return {key: os.path.join(spec.folder, path) for key, path in asked.items() if not is_url(path)}
 
     # A session.
@@ -104,10 +120,12 @@ class ProcessJob(PoolJob):
             "sets": list(spec.sets),
             "data": spec.folder,
             "run": run,
+            "brought": self._is_brought,
         }
+        self._items = os.path.join(run_folder(home, run), "items")
         self.factory = self.factory._replace(arguments=arguments)
 
-    def source(self, past: Past, nodes: Callable[[], Sequence[Node]]) -> tuple[ProcessSource, Guide | None]:
+    def source(self, past: Past, nodes: Callable[[], Sequence[Node]]) -> tuple[Source, Guide | None]:
         spec = self.spec
         self._source = ProcessSource(
             input_ranges(spec.input, spec.folder),
@@ -116,6 +134,7 @@ class ProcessJob(PoolJob):
             next_seq=past.next_seq,
             limit=self.limit,
             failures=self.failures,
+            is_merged=not self._is_brought,
         )
         return self._source, None
 
@@ -138,11 +157,22 @@ class ProcessJob(PoolJob):
         from shoal.work.process.summary import conclude
 
         assert self._source is not None
-        return conclude(self.spec, self._place, self._source, items, seconds, turn)
+        return conclude(
+            self.spec,
+            self._place,
+            self._source,
+            items,
+            seconds,
+            turn,
+            self._items if self._is_brought else None,
+        )
 
     def tidy(self, turn: Turn) -> None:
         turn.ensure()
-        self._place.clear()
+        if self._is_brought:
+            clear(self._items)
+        else:
+            self._place.clear()
 
     def apart(self, mark: str) -> Sequence[str]:
         folder, _, name = self.spec.output.path.rpartition("/")

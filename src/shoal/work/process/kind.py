@@ -12,6 +12,7 @@ from shoal.model import RunState
 from shoal.work.kind import Excerpt, Extra, Kind, workload_of
 
 if TYPE_CHECKING:
+    from shoal.cluster.containers.spark_application import SparkWork
     from shoal.spec import Workload
     from shoal.spec.process import Process
     from shoal.store import RunInfo, RunStore
@@ -34,6 +35,7 @@ class ProcessKind(Kind):
     extras: Mapping[str, Extra] = {
         "fastwarc": Extra("fastwarc", "web archives", "process"),
         "resiliparse": Extra("resiliparse", "text and charsets of web pages", "process"),
+        "pyspark": Extra("pyspark", "backend: spark, which also needs Java", "spark"),
     }
 
     def samples(self) -> Mapping[str, str]:
@@ -50,21 +52,26 @@ class ProcessKind(Kind):
         name = _as_process(spec).output.path.rstrip("/").rpartition("/")[2]
         return [f"output={json.dumps({'path': f'{folder}/{name}'})}"]
 
+    def spark_work(self, spec: Workload) -> SparkWork:
+        from shoal.work.process.spark_job import spark_work
+
+        return spark_work(_as_process(spec))
+
     # Results.
 
     def rows(self, store: RunStore, limit: int | None = None) -> Iterator[dict[str, Any]]:
-        from shoal.work.process.result_table import rows
+        from shoal.work.process.result_file import rows
 
-        return rows(self._written(store), limit)
+        return rows(self._written(store), limit, (self.document(store) or {}).get("numbers", ()))
 
     def rows_of(self, store: RunStore, item: str) -> Iterator[dict[str, Any]]:
         """What was found in the ranges of one map item, before it was merged with the others."""
         yield store.row(item)
 
     def table(self, store: RunStore) -> Any:
-        from shoal.work.process.result_table import table
+        from shoal.work.process.result_file import table
 
-        return table(self._written(store))
+        return table(self._written(store), (self.document(store) or {}).get("numbers", ()))
 
     def missing(self, store: RunStore) -> str | None:
         written, there = (self.document(store) or {}).get("result"), _place(store).mark()

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
+from shoal.work.process.archive_framing import first_match
 from shoal.work.process.record import LARGEST_BYTES, Extent, Range
 
 BOM = b"\xef\xbb\xbf"
@@ -61,14 +62,15 @@ class Lines:
         begin = first = 0 if self._start == 0 else self._next_member(self._start, self.stop)
         while begin is not None:
             members = _Members(self._file, begin, self.stop)
-            is_whole, owner = begin == 0, begin
+            is_whole = is_first = begin == 0
+            owner = begin
             for line, length in _split(members.pieces()):
                 self.extent = Extent(first, self._size if members.after is None else members.after)
                 if line is None:
                     self._too_long(owner, length)
                 elif is_whole and members.error is None:
-                    yield Line(owner, line)
-                is_whole, owner = True, members.begin
+                    yield Line(owner, line.removeprefix(BOM) if is_first else line)
+                is_whole, is_first, owner = True, False, members.begin
             end = members.after
             begin = None
             if members.error is not None:
@@ -91,19 +93,7 @@ class Lines:
 
     def _next_member(self, low: int, high: int) -> int | None:
         """The first gzip member that begins at `low` or later, and before `high`."""
-        overlap = len(_GZIP) - 1
-        while low < high:
-            self._file.seek(low)
-            data = self._file.read(min(_STEP_BYTES, high - low) + overlap)
-            at = data.find(_GZIP)
-            while at >= 0 and low + at < high:
-                if self._is_member(low + at):
-                    return low + at
-                at = data.find(_GZIP, at + 1)
-            if len(data) <= overlap:
-                return None
-            low += len(data) - overlap
-        return None
+        return first_match(self._file, _GZIP, low, high, self._is_member)
 
     def _is_member(self, at: int) -> bool:
         self._file.seek(at)

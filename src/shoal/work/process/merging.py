@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -109,9 +109,12 @@ class _Run:
 
 def combined(job: Job, table: Any) -> Any:
     """The rows sorted by key, each key once."""
-    table = summed(job, table) if is_sum(job) else _folded_table(job, table)
-    order = [(name, "ascending") for name in partial_key(job)]
-    return table.take(_sort_indices(table, order))
+    return by_key(job, summed(job, table) if is_sum(job) else _folded_table(job, table))
+
+
+def by_key(job: Job, table: Any) -> Any:
+    """The rows sorted by key."""
+    return table.take(_sort_indices(table, [(name, "ascending") for name in partial_key(job)]))
 
 
 def summed(job: Job, table: Any) -> Any:
@@ -131,13 +134,17 @@ def folded(job: Job, values: dict[Any, Any], pairs: Iterable[Pair]) -> dict[Any,
 
 def _folded_table(job: Job, table: Any) -> Any:
     values = folded(job, {}, pairs_of(job, iter([table])))
-    if len(values) == table.num_rows:
-        return table
-    width = len(partial_key(job))
-    keys = zip(*values.keys(), strict=True) if width > 1 else [values.keys()]
-    several = len(table.column_names) - width > 1
-    others = zip(*values.values(), strict=True) if several else [values.values()]
-    return table_of(partial_columns(job), [*keys, *others])
+    return table if len(values) == table.num_rows else mapping_table(job, values)
+
+
+def mapping_table(job: Job, values: Mapping[Any, Any]) -> Any:
+    """The values of keys as a table."""
+    names, width = partial_columns(job), len(partial_key(job))
+    if not values:
+        return table_of(names, [()] * len(names))
+    keys = [values.keys()] if width == 1 else [*zip(*values.keys(), strict=True)]
+    others = [values.values()] if len(names) - width == 1 else [*zip(*values.values(), strict=True)]
+    return table_of(names, [*keys, *others])
 
 
 def pairs_of(job: Job, tables: Iterator[Any]) -> Iterator[Pair]:

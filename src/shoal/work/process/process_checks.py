@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from shoal.errors import AccessDenied, FileError, NotFound, Problem, SpecError, nearest
 from shoal.files import find, is_url, open_storage
 from shoal.files.patterns import has_magic
-from shoal.spec.process import Process
+from shoal.spec.process import SPARK, Process
 from shoal.work import functions
 from shoal.work.job import not_yet
 from shoal.work.process.jobs import JOBS, built_in
@@ -21,7 +21,12 @@ def check(spec: Process) -> list[Problem]:
         return [
             Problem(f"The workload's folder {spec.folder} is not there.", "Has it been moved or renamed?")
         ]
-    return [*not_yet(spec), *_job(spec), *_input(spec), *check_place(spec.output, spec.folder)]
+    found = [*not_yet(spec), *_job(spec), *_input(spec), *check_place(spec.output, spec.folder)]
+    if spec.backend == SPARK:
+        from shoal.cluster.spark_context import java_problems
+
+        found += java_problems(spec.env)
+    return found
 
 
 def _job(spec: Process) -> Iterator[Problem]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from shoal import words
 from shoal.engine import room
 from shoal.errors import ShoalError
 from shoal.model import Decision, Node, Plan, Prediction
 from shoal.units import format_size
-from shoal.words import some
 from shoal.work.job import Learned
 from shoal.work.process.input_files import input_ranges
 from shoal.work.process.summary import NODES
@@ -33,10 +33,8 @@ def plan(job: ProcessJob, nodes: Sequence[Node], learned: Learned) -> Plan:
     rate = learned.get(NODES, {}).get("bytes_per_second")
     prediction = _prediction(size, rate, workers)
     decisions = (
-        Decision(
-            "workers", workers, f"{some(len(nodes), 'node')} with room for {capacity} of {job.need.cpu:g} CPU"
-        ),
-        Decision("input", format_size(size), some(len(files), "file")),
+        Decision("workers", workers, _why_workers(job, nodes, capacity)),
+        Decision("input", format_size(size), words.some(len(files), "file")),
         Decision(
             "split",
             format_size(job.spec.input.split),
@@ -45,6 +43,17 @@ def plan(job: ProcessJob, nodes: Sequence[Node], learned: Learned) -> Plan:
         _why(prediction, rate),
     )
     return Plan(job.kind, job.name, None, workers, prediction, decisions)
+
+
+def _why_workers(job: ProcessJob, nodes: Sequence[Node], capacity: int) -> str:
+    where = f"{nodes[0].host} holds" if len(nodes) == 1 else f"{len(nodes)} nodes hold"
+    why = f"{where} {words.some(capacity, 'worker')} of {job.need.cpu:g} CPU"
+    concurrent = job.policy.concurrent
+    return (
+        why
+        if concurrent is None or concurrent >= capacity
+        else f"{why}; limits.concurrent allows {concurrent}"
+    )
 
 
 def _prediction(size: int, rate: float | None, workers: int) -> Prediction | None:

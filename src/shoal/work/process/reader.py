@@ -25,7 +25,7 @@ class Opener(Protocol):
 
 
 class Parts(Protocol):
-    """The records of a file's range."""
+    """The records of a file's range. Closes the file in the end."""
 
     @property
     def extent(self) -> Extent: ...
@@ -53,23 +53,39 @@ class Reader:
         self._opener, self._range, self._format = opener, range_, format_
         self._wanted, self._keep, self._bad = wanted, keep, bad
         self._path = opener.path(range_)
-        self.extent = Extent(None, range_.stop)
+        self._taken: Parts | None = None
+
+    @property
+    def extent(self) -> Extent:
         """Where it was read; right when all records have been taken."""
+        return Extent(None, self._range.stop) if self._taken is None else self._taken.extent
 
     def __iter__(self) -> Iterator[Record]:
         try:
             file = self._opener.open(self._range)
         except Unreadable as error:
             self._bad(BadRecord(self._path, self._range.start, str(error)))
-            return
-        with file:
-            parts = self._parts(file)
-            yield from parts
-            self.extent = parts.extent
+            return iter(())
+        self._taken = parts = self._parts(file)
+        if (
+            self._keep is None or self._format in ARCHIVES
+        ):  # An archive's reader does it itself: it knows the types.
+            return iter(parts)
+        return self._accepted(parts, self._keep)
 
     def tell(self, record: Record, reason: str) -> None:
         """Report a record as bad."""
         self._bad(BadRecord(self._path, record.offset, reason))
+
+    def _accepted(self, parts: Parts, keep: Filter) -> Iterator[Record]:
+        for record in parts:
+            try:
+                is_kept = keep.accepts(record)
+            except Unreadable as error:
+                self.tell(record, str(error))
+            else:
+                if is_kept:
+                    yield record
 
     def _parts(self, file: BinaryIO) -> Parts:
         range_ = self._range._replace(path=self._path)
@@ -77,7 +93,7 @@ class Reader:
             from shoal.work.process.archive_reader import ArchiveReader
 
             return ArchiveReader(file, range_, self._wanted, self._keep, self._bad)
-        from shoal.work.process.row_reader import CsvReader, LineReader, ParquetReader
+        from shoal.work.process.row_ranges import CsvReader, LineReader, ParquetReader
 
         if self._format == "parquet":
             return ParquetReader(file, range_, self._bad)

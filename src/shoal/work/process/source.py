@@ -54,12 +54,13 @@ class ProcessSource:
         next_seq: int = 1,
         limit: int | None = None,
         failures: int = 0,
+        is_merged: bool = True,
     ) -> None:
         """`files` are those of the input, each as one range, or records that an index names. `failures` items may
-        fail: then there is a result of the others."""
+        fail: then there is a result of the others. Without `is_merged` there are no reduce items: the driver merges."""
         self._sizes = {_file(file): file.stop for file in files if not file.is_exact}
         self._split = split
-        self._seq, self._limit, self._failures = next_seq, limit, failures
+        self._seq, self._limit, self._failures, self._is_merged = next_seq, limit, failures, is_merged
         self.notes: list[str] = []
         """What a person should know of how files were cut."""
         self._mapped: dict[int, _Mapped] = {}
@@ -120,6 +121,11 @@ class ProcessSource:
         self._open -= 1
         self._note(item, outcome)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all map items have ended, and no more failed than may."""
+        return self.finished() and not self._open and self.failed <= self._failures
+
     # Steps.
 
     def _note(self, item: Item, outcome: Outcome) -> None:
@@ -176,7 +182,7 @@ class ProcessSource:
                 return repairs
         if not self._has_reduced:
             self._has_reduced = True
-            return self._reductions()
+            return self._reductions() if self._is_merged else []
         return []
 
     def _is_over(self) -> bool:

@@ -15,11 +15,12 @@ from shoal.engine.workers.runner import Failed, Stopwatch, now, workload_folder
 from shoal.errors import NotFound
 from shoal.spec.process import JobChoice, Process, RecordFilter
 from shoal.work import functions
-from shoal.work.process import partials
+from shoal.work.process import brought_partials, partials
 from shoal.work.process.counting import Counting
 from shoal.work.process.filters import Filter
 from shoal.work.process.item_params import (
     FACTS,
+    NUMBERS,
     PARTIALS,
     SHARE,
     Facts,
@@ -28,12 +29,12 @@ from shoal.work.process.item_params import (
     ranges_of,
 )
 from shoal.work.process.jobs import built_in
-from shoal.work.process.jobs.base import Job, adopted, columns, is_rows
+from shoal.work.process.jobs.base import Job, adopted, is_rows, numbers_of
 from shoal.work.process.merging import reduced
 from shoal.work.process.reader import ARCHIVES, Reader
 from shoal.work.process.record import BadRecord
+from shoal.work.process.result_file import write_result
 from shoal.work.process.result_place import ResultPlace
-from shoal.work.process.result_table import write_result
 from shoal.work.process.scratch import Scratch
 from shoal.work.process.stored_files import StoredFiles
 from shoal.work.protocols import Unreadable
@@ -63,7 +64,10 @@ class Steps:
     """What one process needs to execute items. `text` and `sets` are the workload; `data` is the folder that relative
     inputs and outputs are in."""
 
-    def __init__(self, text: str, label: str, sets: list[str], data: str, run: str) -> None:
+    def __init__(
+        self, text: str, label: str, sets: list[str], data: str, run: str, brought: bool = False
+    ) -> None:
+        """With `brought`, partials go with what items leave behind, and are merged by the driver."""
         found = specs.loads(text, folder=workload_folder(), label=label, sets=sets, kind="process")
         assert isinstance(found, Process)
         self._spec = found
@@ -71,21 +75,26 @@ class Steps:
         self._filter = _filter(found.filter)
         self._place = ResultPlace(found.output, data, run)
         self._files = StoredFiles(data, found.input.endpoint)
+        self._is_brought = brought
         for module in (*TABLES_NEED, *(ARCHIVES_NEED if found.input.format in ARCHIVES else ())):
             import_module(module)  # Now, so that it is not counted as work.
 
-    def do(self, seq: int, params: Mapping[str, Any], beat: Callable[[], None]) -> dict[str, Any]:
-        """Execute an item: its metrics. `beat` is called now and then, and may raise."""
+    def do(
+        self, seq: int, params: Mapping[str, Any], beat: Callable[[], None], own: str = ""
+    ) -> dict[str, Any]:
+        """Execute an item: its metrics. `beat` is called now and then, and may raise; `own` is the item's folder."""
         with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
             if not is_map(params):
-                return {"rows": self._reduce(params, folder)}
-            facts = self._found(seq, params) or self._map(seq, params, folder, beat)
+                return {"rows": self._reduce(params, folder), NUMBERS: numbers_of(self._job)}
+            facts = self._found(seq, params) or self._map(seq, params, folder, beat, own)
             return {"records": facts.records, "errors": facts.errors, FACTS: facts.plain()}
 
     # Map.
 
     def _found(self, seq: int, params: Mapping[str, Any]) -> Facts | None:
         """What an earlier attempt left, if it finished."""
+        if self._is_brought:
+            return None
         key = self._place.partial_key(seq, content_of(params))
         try:
             entry = self._place.storage.stat(key)
@@ -95,7 +104,9 @@ class Steps:
             return None
         return facts._replace(partial_bytes=entry.size_bytes)
 
-    def _map(self, seq: int, params: Mapping[str, Any], folder: str, beat: Callable[[], None]) -> Facts:
+    def _map(
+        self, seq: int, params: Mapping[str, Any], folder: str, beat: Callable[[], None], own: str
+    ) -> Facts:
         watch, bad, began = Stopwatch(), _Bad(), now()
         counting = Counting(self._job, Scratch(folder))
         records, size, extents = 0, 0, []
@@ -119,10 +130,18 @@ class Steps:
         with watch.measuring("writing"):
             with path.open("w+b") as out:
                 partials.write(out, self._job, counting.tables(), facts.plain())
-            if bad.kept:
-                self._place.storage.write(self._place.errors_key(seq, content_of(params)), bad.table())
-            self._place.storage.write_new(self._place.partial_key(seq, content_of(params)), path.read_bytes())
+            self._keep(seq, params, path, bad, own)
         return facts._replace(partial_bytes=os.path.getsize(path), seconds=dict(watch.seconds))
+
+    def _keep(self, seq: int, params: Mapping[str, Any], partial: Path, bad: _Bad, own: str) -> None:
+        errors = bad.table() if bad.kept else None
+        if self._is_brought:
+            brought_partials.leave(own, partial, errors)
+            return
+        content = content_of(params)
+        if errors is not None:
+            self._place.storage.write(self._place.errors_key(seq, content), errors)
+        self._place.storage.write_new(self._place.partial_key(seq, content), partial.read_bytes())
 
     # Reduce.
 
@@ -136,9 +155,10 @@ class Steps:
             ]
             sources = _share(self._job, found, index, shares)
             tables = reduced(self._job, sources, Scratch(folder))
-            rows = write_result(path, tables, columns(self._job), place.name)
+            with path.open("wb") as out:
+                written = write_result(out, place.ending[1:], self._job, tables)
         place.storage.write(place.name if shares == 1 else place.part_key(index), path)
-        return rows
+        return written.rows
 
     @contextmanager
     def _partial(self, seq: int, content: str) -> Iterator[Any]:

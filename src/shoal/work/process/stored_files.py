@@ -10,6 +10,7 @@ from typing import BinaryIO, cast
 from shoal.files import Storage, is_url
 from shoal.files.base import PIECE_BYTES
 from shoal.work.inputs.places import CHANGED, Place, Places, blamed, mark_of
+from shoal.work.process.archive_framing import ZSTD
 from shoal.work.process.record import LARGEST_BYTES, Range
 from shoal.work.protocols import Unreadable
 
@@ -32,7 +33,9 @@ class StoredFiles:
         place = self._places.at(range_.root)
         with blamed():
             if range_.is_exact:
-                return _window(place.storage, range_)
+                data = _bytes_of(place.storage, range_)
+                if not data.startswith(ZSTD):  # Which may need the dictionary at the start of the file.
+                    return cast(BinaryIO, Window(data, range_.start))
             _check(place, range_)
             file = place.storage.open(range_.path)
         return file if not is_url(place.storage.url) else _read_ahead(file, range_.stop)
@@ -43,19 +46,18 @@ def _check(place: Place, range_: Range) -> None:
         raise Unreadable(CHANGED)
 
 
-def _window(storage: Storage, range_: Range) -> BinaryIO:
-    """Only the bytes of a range, at their places in the file."""
+def _bytes_of(storage: Storage, range_: Range) -> bytes:
     length = range_.stop - range_.start
     if length > LARGEST_BYTES:
         raise Unreadable(f"it has {length:,} bytes; at most {LARGEST_BYTES:,} are read")
     data = storage.read(range_.path, start=range_.start, length=length)
     if len(data) < length:
         raise Unreadable(f"the file ends before byte {range_.stop:,}, where the record should end")
-    return cast(BinaryIO, Window(data, range_.start))
+    return data
 
 
 class Window(io.BytesIO):
-    """A part of a file, which begins at `start`; there is nothing before it."""
+    """A part of a file, which begins at `start`; who looks before it sees how it begins."""
 
     def __init__(self, data: bytes, start: int) -> None:
         super().__init__(data)

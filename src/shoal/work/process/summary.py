@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from shoal import words
@@ -13,7 +14,10 @@ from shoal.model import Item
 from shoal.spec.process import Process
 from shoal.units import format_number, format_seconds, format_share, format_size
 from shoal.work.job import Conclusion
-from shoal.work.process.item_params import FACTS, Facts, is_map
+from shoal.work.process.brought_partials import ERRORS, merge
+from shoal.work.process.item_params import FACTS, NUMBERS, Facts, is_map
+from shoal.work.process.jobs import built_in
+from shoal.work.process.jobs.base import numbers_of
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.source import ProcessSource
 
@@ -31,24 +35,33 @@ def conclude(
     items: Iterator[tuple[Item, Mapping[str, Any]]],
     seconds: float,
     turn: Turn,
+    brought: str | None = None,
 ) -> Conclusion:
-    """Sum the items up. Errors are gathered in one file beside the result."""
-    rows: list[int] = []
+    """Sum the items up. Errors are gathered in one file beside the result.
+
+    `brought` is the folder that partials were brought to, where the driver is to merge them.
+    """
+    rows, numbers, has_result = 0, list[str](), False
     counted: list[tuple[Item, Facts]] = []
     left_out = source.superseded()
     for item, metrics in items:
         if not is_map(item.params):
-            rows.append(int(metrics["rows"]))
+            rows, has_result = rows + int(metrics["rows"]), True
+            numbers = list(metrics[NUMBERS])
         elif item.seq not in left_out:
             counted.append((item, Facts.read(metrics[FACTS])))
-    reasons = _gather_errors(
-        place, [(item.seq, item.content) for item, facts in counted if facts.errors], turn
-    )
+    if brought is not None and source.is_complete:
+        job = built_in(str(spec.job.name), spec.job.options)
+        numbers = numbers_of(job)
+        has_result = True
+        rows = merge(job, brought, [item.id for item, _ in counted], place, turn)
+    bad = [item for item, facts in counted if facts.errors]
+    reasons = _gather_errors(place, [(item, brought) for item in bad], turn)
     facts = [each for _, each in counted]
     records, errors = sum(each.records for each in facts), sum(each.errors for each in facts)
     share = errors / max(1, records + errors)
-    document = summary(facts, sum(rows), seconds, reasons)
-    document["result"] = place.mark() if rows else ""
+    document = {**summary(facts, rows, seconds, reasons), "numbers": numbers}
+    document["result"] = place.mark() if has_result else ""
     document["errors_file"] = place.all_errors_key if errors else ""
     notes = [*source.notes, *_verdict(spec, share, records)]
     busy_s = sum(sum(each.seconds.values()) for each in facts)
@@ -58,8 +71,8 @@ def conclude(
     return Conclusion(share > spec.limits.errors, tuple(notes), document, learned)
 
 
-def _gather_errors(place: ResultPlace, parts: Sequence[tuple[int, str]], turn: Turn) -> Counter[str]:
-    """One file with all bad records: how often each reason was found."""
+def _gather_errors(place: ResultPlace, parts: Sequence[tuple[Item, str | None]], turn: Turn) -> Counter[str]:
+    """One file with all bad records of these items: how often each reason was found. Each with where it was brought."""
     turn.ensure()
     if not parts:
         place.storage.delete(place.all_errors_key)
@@ -67,20 +80,28 @@ def _gather_errors(place: ResultPlace, parts: Sequence[tuple[int, str]], turn: T
     import pyarrow
     from pyarrow import parquet
 
-    tables = []
-    for seq, content in sorted(parts):
-        try:
-            data = place.storage.read(place.errors_key(seq, content))
-        except NotFound:
-            continue  # Gathered before, and tidied away.
-        tables.append(parquet.ParquetFile(pyarrow.BufferReader(data)).read(use_threads=False))
-    if not tables:
-        return Counter()
-    table = pyarrow.concat_tables(tables)
+    reasons: Counter[str] = Counter()
     sink = pyarrow.BufferOutputStream()
-    parquet.write_table(table, sink)
-    place.storage.write(place.all_errors_key, sink.getvalue().to_pybytes())
-    return Counter(table.column("reason").to_pylist())
+    writer: Any = None
+    for item, brought in parts:
+        try:
+            data = _errors_of(item, place, brought)
+        except (NotFound, FileNotFoundError):
+            continue  # Gathered before, and tidied away.
+        table = parquet.ParquetFile(pyarrow.BufferReader(data)).read(use_threads=False)
+        reasons.update(table.column("reason").to_pylist())
+        writer = writer or parquet.ParquetWriter(sink, table.schema)
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
+        place.storage.write(place.all_errors_key, sink.getvalue().to_pybytes())
+    return reasons
+
+
+def _errors_of(item: Item, place: ResultPlace, brought: str | None) -> bytes:
+    if brought is not None:
+        return Path(brought, item.id, ERRORS).read_bytes()
+    return place.storage.read(place.errors_key(item.seq, item.content))
 
 
 def summary(facts: Sequence[Facts], rows: int, seconds: float, reasons: Counter[str]) -> dict[str, Any]:

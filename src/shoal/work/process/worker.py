@@ -16,4 +16,4 @@ class ProcessRunner:
         self._steps = Steps(**arguments)
 
     def run(self, work: Work) -> Mapping[str, Any]:
-        return self._steps.do(work.seq, work.params, lambda: work.report({}, None))
+        return self._steps.do(work.seq, work.params, lambda: work.report({}, None), work.folder)

@@ -16,14 +16,13 @@ from shoal.model import Decision, Factory, Item, ItemPlacement, Need, Node, Plan
 from shoal.model.item import digest
 from shoal.model.node import Packages
 from shoal.model.plan import Profile
-from shoal.planner.chunks import HORIZON_S
 from shoal.planner.durations import interval, predict
 from shoal.shape.base import Policy
 from shoal.shape.pool import Guide, Source
+from shoal.shape.pool.queue import HORIZON_S
 from shoal.spec import Sweep
 from shoal.units import format_seconds
-from shoal.work.job import Conclusion, Learned, Past, PoolJob
-from shoal.work.requirements import packages_of, read_requirements
+from shoal.work.job import Conclusion, Learned, Past, PoolJob, packages_of, requirement_problems
 from shoal.work.sweep.trial_rows import GridRows, Rows, RowSource, TableRows, content_of, item_id
 
 FUNCTION_TRIAL = "shoal.work.sweep.trial:FunctionTrial"
@@ -51,7 +50,7 @@ def prepare(spec: Sweep, *, limit: int | None = None, pickle: str | None = None)
         columns = None
     table = rows.once() if isinstance(rows, TableRows) else None
     problems += check(spec, columns, pickle, table)
-    problems += read_requirements(spec.requirements, spec.folder)[1]
+    problems += requirement_problems(spec)
     if problems:
         raise several(problems)
     return SweepJob(spec, rows, limit, pickle)

@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from operator import add
 from typing import Any, ClassVar
 
+from shoal.errors import SpecError, unknown
 from shoal.work.process.record import Record
 from shoal.work.protocols import Unreadable
 
@@ -72,6 +73,11 @@ def columns(job: Job) -> dict[str, str]:
     return {**dict.fromkeys(job.key, "text"), **job.values}
 
 
+def numbers_of(job: Job) -> list[str]:
+    """The columns of the result that are numbers."""
+    return [name for name, kind in columns(job).items() if kind != "text"]
+
+
 def partial_columns(job: Job) -> dict[str, str]:
     """The columns of a partial, with their types: key columns first."""
     return {**dict.fromkeys(partial_key(job), "text"), **(job.partial_values or job.values)}
@@ -97,11 +103,23 @@ def finishes(job: Job) -> bool:
 
 
 def adopted(made: Callable[..., Any], options: Mapping[str, Any]) -> Job:
-    """A job of the user's: a class with at least a `map`, or a function that is one. The rest is that of `Job`."""
+    """A job of the user's: a class with at least a `map`, or a function that is one. The rest is that of `Job`.
+
+    Raises `SpecError` for a class that is no job.
+    """
+    name = getattr(made, "__name__", "function")
     if not isinstance(made, type):
-        return type(getattr(made, "__name__", "function"), (Job,), {"map": staticmethod(made)})()  # type: ignore[no-any-return]
-    kind = made if issubclass(made, Job) else type(made.__name__, (made, Job), {})
-    job: Job = kind(**options)
+        made = type(name, (), {"map": staticmethod(made)})
+    key = getattr(made, "key", None)
+    own = {"key": (key,)} if isinstance(key, str) else {}
+    job: Job = type(name, (made,) if issubclass(made, Job) else (made, Job), own)(**options)
+    if type(job).map is Job.map:
+        raise SpecError(
+            f"The class {name} is no job: it has no `map`.", hint="Give it one: map(record) -> pairs."
+        )
+    for kind in (*job.values.values(), *job.partial_values.values()):
+        if kind not in TYPES:
+            raise unknown(f"type of a value of the job {name}:", str(kind), TYPES)
     return job
 
 

@@ -23,17 +23,19 @@ _ATTRIBUTE = rf"[^{_SPACE}/>][^{_SPACE}/>=]*+(?>[{_SPACE}]*+=[{_SPACE}]*+{_VALUE
 _REST = rf"(?>[{_SPACE}/]++|{_ATTRIBUTE})*+>"
 """Of a tag after its name. No match where the page ends within the tag: then it is none."""
 _RAW = "title|textarea|style|xmp|iframe|noembed|noframes"
-_DOUBLY_ESCAPED = rf"<(?i:script){_END}(?>[^<-]++|-(?!->)|<(?!/(?i:script){_END}))*+(?:</(?i:script){_END})?+"
-_ESCAPED = rf"<!(?=--)(?>[^<-]++|-(?!->)|<(?!/?(?i:script){_END})|{_DOUBLY_ESCAPED})*+(?:-->)?+"
-_SCRIPT = rf"(?>[^<]++|<(?!/(?i:script){_END}|!--)|{_ESCAPED})*+"
+_DOUBLY_ESCAPED = (
+    rf"<(?ai:script){_END}(?>[^<-]++|-(?!->)|<(?!/(?ai:script){_END}))*+(?:</(?ai:script){_END})?+"
+)
+_ESCAPED = rf"<!(?=--)(?>[^<-]++|-(?!->)|<(?!/?(?ai:script){_END})|{_DOUBLY_ESCAPED})*+(?:-->)?+"
+_SCRIPT = rf"(?>[^<]++|<(?!/(?ai:script){_END}|!--)|{_ESCAPED})*+"
 
 
 def _tokens(end_name: str) -> re.Pattern[str]:
     """Whatever begins with `<` and is not text; a group has the name of a start tag."""
     return re.compile(
-        rf"<(?>((?i:{_RAW})(?={_END})){_REST}(?>[^<]++|<(?!/(?i:\1){_END}))*+"
-        rf"|((?i:script)(?={_END})){_REST}{_SCRIPT}"
-        rf"|((?i:plaintext)(?={_END})){_REST}.*+"
+        rf"<(?>((?ai:{_RAW})(?={_END})){_REST}(?>[^<]++|<(?!/(?ai:\1){_END}))*+"
+        rf"|((?ai:script)(?={_END})){_REST}{_SCRIPT}"
+        rf"|((?ai:plaintext)(?={_END})){_REST}.*+"
         rf"|({_NAME}){_REST}"
         r"|!--(?>-?>|(?>[^-]++|-(?!-!?>))*+(?:--!?>)?+)"
         rf"|/{end_name}{_REST}"
@@ -100,6 +102,7 @@ def tags(source: str) -> Iterator[tuple[str, bool]]:
 def _resolved(match: re.Match[str]) -> str:
     number, name, end = match.groups()
     if number is not None:
-        code = int(number[1:], 16) if number[0] in "xX" else int(number)
+        digits, base = (number[1:], 16) if number[0] in "xX" else (number, 10)
+        code = int(digits.lstrip("0")[:8] or "0", base)  # With more digits it is no character either.
         return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"
     return html5.get(name + end, match[0])

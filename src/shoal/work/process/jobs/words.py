@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from shoal.work.process.jobs.base import TABLES, Job
-from shoal.work.process.partials import table_of
 from shoal.work.process.record import ROW, Record
 from shoal.work.protocols import Unreadable
 
@@ -28,7 +26,7 @@ class Words(Job):
     | and | 2817 |
 
     Arrow counts the pieces of the text between ASCII characters that are in no word, which no match spans. Only
-    distinct pieces with other characters of that kind (quotation marks, ideographic spaces) are taken apart here.
+    distinct pieces with other characters of that kind (quotation marks, ideographic spaces) are taken apart after that.
     """
 
     key = ("word",)
@@ -51,14 +49,31 @@ class Words(Job):
         from pyarrow import compute
 
         pieces = compute.ascii_split_whitespace(_one_text(b" ".join(found))).flatten()
-        words, counts = compute.value_counts(pieces).flatten()
-        is_odd = compute.match_substring_regex(words, _no_word_character())
-        table = pyarrow.table([words, counts], ["word", "count"])
+        table = _counts(*compute.value_counts(pieces).flatten())
+        is_odd = compute.match_substring_regex(table.column("word"), _no_word_character())
         odd = table.filter(is_odd)
-        table = table.filter(
-            compute.and_not(compute.cast(compute.binary_length(words), pyarrow.bool_()), is_odd)
-        )
-        return pyarrow.concat_tables([table, _found_in(odd)]) if odd.num_rows else table
+        if not odd.num_rows:
+            return table
+        return pyarrow.concat_tables([table.filter(compute.invert(is_odd)), _found_in(odd)])
+
+
+def _counts(words: Any, counts: Any) -> Any:
+    """A table of those that are not empty."""
+    import pyarrow
+    from pyarrow import compute
+
+    is_word = compute.cast(compute.binary_length(words), pyarrow.bool_())
+    return pyarrow.table([words, counts], ["word", "count"]).filter(is_word)
+
+
+def _found_in(odd: Any) -> Any:
+    """The words in these pieces, each as often as its piece."""
+    from pyarrow import compute
+
+    pieces, counts = odd.combine_chunks().columns
+    spaced = compute.replace_substring_regex(pieces.combine_chunks(), f"{_no_word_character()}+", " ")
+    words = compute.ascii_split_whitespace(spaced)
+    return _counts(words.flatten(), counts.combine_chunks().take(compute.list_parent_indices(words)))
 
 
 def _text_of(record: Record) -> str:
@@ -80,18 +95,8 @@ def _one_text(data: bytes) -> Any:
 def _no_word_character() -> str:
     r"""A pattern for Arrow of all that `\w` is not, by what Python knows of Unicode.
 
-    Characters beyond the third plane match as well: there are hardly any, and Python looks at them again.
+    Beyond the third plane of Unicode there are no letters and no digits.
     """
     others = "".join(map(chr, (*range(0x80, 0xD800), *range(0xE000, 0x40000))))
     ranges = (rf"\x{{{ord(found[0][0]):x}}}-\x{{{ord(found[0][-1]):x}}}" for found in _WORD.finditer(others))
     return f"[^0-9A-Za-z_{''.join(ranges)}]"
-
-
-def _found_in(table: Any) -> Any:
-    """The words in these pieces, each as often as its piece."""
-    counts: Counter[str] = Counter()
-    pieces, numbers = (column.to_pylist() for column in table.columns)
-    for piece, number in zip(pieces, numbers, strict=True):
-        for word in _WORD.findall(piece):
-            counts[word] += number
-    return table_of({"word": "text", "count": "int"}, [counts, counts.values()])

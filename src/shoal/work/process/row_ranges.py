@@ -7,9 +7,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, BinaryIO
-from urllib.parse import unquote
 
-from shoal.work.inputs.places import one_line
+from shoal.work.inputs.places import one_line, partitions
 from shoal.work.process.line_source import Line, Lines
 from shoal.work.process.record import LARGEST_BYTES, ROW, BadRecord, Extent, Headers, Range
 from shoal.work.protocols import Unreadable
@@ -109,9 +108,11 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 class LineReader:
-    """Lines of text or JSON of one range, once. `extent` is right when all of them have been taken."""
+    """Lines of text or JSON of one range, once. `extent` is right when all of them have been taken; then the file is
+    closed, as those of the other readers."""
 
     def __init__(self, file: BinaryIO, range_: Range, format_: str, bad: Callable[[BadRecord], None]) -> None:
+        self._file = file
         self._lines = Lines(file, range_, lambda offset, reason: bad(BadRecord(range_.path, offset, reason)))
         self._is_json, self._more = format_ == "jsonl", partitions(range_.path)
 
@@ -121,13 +122,14 @@ class LineReader:
 
     def __iter__(self) -> Iterator[Row]:
         stop, more = self._lines.stop, self._more
-        for line in self._lines:
-            if line.offset >= stop:
-                break
-            if not self._is_json:
-                yield TextLine(line, more)
-            elif line.data.strip(_SPACES):
-                yield JsonLine(line, more)
+        with self._file:
+            for line in self._lines:
+                if line.offset >= stop:
+                    break
+                if not self._is_json:
+                    yield TextLine(line, more)
+                elif line.data.strip(_SPACES):
+                    yield JsonLine(line, more)
 
 
 class CsvReader:
@@ -143,6 +145,10 @@ class CsvReader:
         self.extent = self._lines.extent
 
     def __iter__(self) -> Iterator[Row]:
+        with self._file:
+            yield from self._rows()
+
+    def _rows(self) -> Iterator[Row]:
         if self._is_packed and self._range.start > 0:
             return
         csv.field_size_limit(LARGEST_BYTES)
@@ -195,6 +201,10 @@ class ParquetReader:
         self.extent = Extent(None, range_.stop)
 
     def __iter__(self) -> Iterator[Row]:
+        with self._file:
+            yield from self._rows()
+
+    def _rows(self) -> Iterator[Row]:
         import pyarrow
         import pyarrow.parquet
 
@@ -230,9 +240,3 @@ def _start(group: Any) -> int:
         each.dictionary_page_offset if each.has_dictionary_page else each.data_page_offset for each in columns
     ]
     return min(offsets, default=0)
-
-
-def partitions(path: str) -> Mapping[str, str]:
-    """The columns that stand in the names of a file's folders, as Hive writes them: `year=2024/month=5/`."""
-    folders = [each.partition("=") for each in path.split("/")[:-1]]
-    return {unquote(name): unquote(value) for name, equals, value in folders if equals and name}
