@@ -99,7 +99,7 @@ class ProcessJob(PoolJob):
         self._is_brought = not here and not is_url(self.spec.output.path) and self.spec.job.function is None
 
     def inputs(self) -> str:
-        return input_digest(self.spec.input, self.spec.folder)
+        return input_digest(self.spec.input, self.spec.folder, self.limit)
 
     def local_paths(self) -> Mapping[str, str]:
         spec = self.spec
@@ -128,7 +128,7 @@ class ProcessJob(PoolJob):
     def source(self, past: Past, nodes: Callable[[], Sequence[Node]]) -> tuple[Source, Guide | None]:
         spec = self.spec
         self._source = ProcessSource(
-            input_ranges(spec.input, spec.folder),
+            input_ranges(spec.input, spec.folder, limit=self.limit),
             spec.input.split,
             recorded=past.recorded,
             next_seq=past.next_seq,
