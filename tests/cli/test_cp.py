@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 from cli.conftest import command
@@ -39,6 +41,19 @@ def test_cp_of_nothing_is_a_wrong_request(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "nope" in json.loads(done.stdout)["error"]
     assert not (tmp_path / "to").exists()
+
+
+def test_cp_that_is_interrupted_ends_with_3_and_leaves_no_part_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "huge").touch()
+    os.truncate(tmp_path / "huge", 1 << 31)
+    done = subprocess.Popen(command("cp", "huge", "to/"), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not any((tmp_path / "to").glob(".*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    done.send_signal(signal.SIGINT)
+    assert "Stopped. The same command goes on with what is left." in done.communicate(timeout=30)[1]
+    assert done.returncode == 3
+    assert list((tmp_path / "to").iterdir()) == []
 
 
 def test_cp_draws_one_line_on_a_terminal(tmp_path: Path) -> None:

@@ -40,6 +40,9 @@ def cp_command(sources: tuple[str, ...], to: str, endpoint: str | None, as_json:
     shown = _Progress(began)
     try:
         copied = Copying(target, copies).run(shown.tell, shown.every_s)
+    except KeyboardInterrupt:
+        say("Stopped. The same command goes on with what is left.")
+        raise
     finally:
         shown.clear()
     seconds = time.monotonic() - began

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ from shoal.files.base import PIECE_BYTES, Entry, Storage, joined
 from shoal.files.local import LocalStorage, receiving
 
 AT_ONCE = 8
+LONGEST_END_S = 5.0
+"""How long threads are waited for when a copy is ended before it is complete: a server may not answer for minutes."""
 Failure = tuple[str, str]
 """A file that could not be copied, and why."""
 _WEB = ("http://", "https://")
@@ -116,7 +118,8 @@ class Copying:
         self._target = target
         self._left = iter(copies)
         self._lock = threading.Lock()
-        self._has_ended = threading.Event()
+        self._has_ended, self._has_news = threading.Event(), threading.Event()
+        self._error: BaseException | None = None
         self._so_far = Copied(len(copies), sum(each.entry.size_bytes for each in copies))
 
     def run(self, tell: Callable[[Copied], None], every_s: float) -> Copied:
@@ -124,35 +127,44 @@ class Copying:
 
         A file that cannot be copied stops no other. A storage that is `Unreachable` does, and that is raised.
         """
-        with ThreadPoolExecutor(AT_ONCE, "shoal-copy") as pool:
-            threads = [pool.submit(self._work) for _ in range(AT_ONCE)]
-            try:
-                while _are_at_work(threads, every_s):
+        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(AT_ONCE)]
+        try:
+            for thread in threads:
+                thread.start()
+            while any(thread.is_alive() for thread in threads) and self._error is None:
+                if self._has_news.wait(every_s):
+                    self._has_news.clear()
+                else:
                     tell(self._so_far)
-            finally:
-                self._has_ended.set()
-        for thread in threads:
-            thread.result()
+        finally:
+            self._has_ended.set()
+            until = time.monotonic() + LONGEST_END_S
+            for thread in threads:
+                if thread.is_alive():
+                    thread.join(max(0.0, until - time.monotonic()))
+        if self._error is not None:
+            raise self._error
         return self._so_far
 
     def _work(self) -> None:
-        while not self._has_ended.is_set():
-            with self._lock:
-                copy = next(self._left, None)
-            if copy is None:
-                return
-            try:
-                is_new = self._copy(copy)
-            except Unreachable:
-                raise
-            except (
-                ShoalError,
-                OSError,
-                ValueError,
-            ) as error:  # A name that a storage cannot spell is a ValueError.
-                self._ended(failed=[(copy.path, str(error))])
-            else:
-                self._ended(copied=is_new, skipped=not is_new)
+        try:
+            while not self._has_ended.is_set() and (copy := self._next()) is not None:
+                try:
+                    is_new = self._copy(copy)
+                except Unreachable:
+                    raise
+                except (
+                    ShoalError,
+                    OSError,
+                    ValueError,
+                ) as error:  # A name that no storage can spell is a ValueError.
+                    self._note(failed=[(copy.path, str(error))])
+                else:
+                    self._note(copied=is_new, skipped=not is_new)
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread of the caller
+            self._error = error
+        finally:
+            self._has_news.set()
 
     def _copy(self, copy: Copy) -> bool:
         """Whether it had to be copied."""
@@ -184,24 +196,22 @@ class Copying:
                 target.write(piece)
                 self._moved(len(piece))
 
-    # Counts, which threads share.
+    # What threads share.
+
+    def _next(self) -> Copy | None:
+        with self._lock:
+            return next(self._left, None)
 
     def _moved(self, size: int) -> None:
         with self._lock:
             self._so_far = self._so_far._replace(moved_bytes=self._so_far.moved_bytes + size)
 
-    def _ended(self, *, copied: bool = False, skipped: bool = False, failed: Sequence[Failure] = ()) -> None:
+    def _note(self, *, copied: bool = False, skipped: bool = False, failed: Sequence[Failure] = ()) -> None:
         with self._lock:
             now = self._so_far
             self._so_far = now._replace(
                 copied=now.copied + copied, skipped=now.skipped + skipped, failed=(*now.failed, *failed)
             )
-
-
-def _are_at_work(threads: Sequence[Future[None]], for_s: float) -> bool:
-    """Whether all still are, or ended well, after this time at the most."""
-    done, left = wait(threads, for_s, FIRST_EXCEPTION)
-    return bool(left) and all(thread.exception() is None for thread in done)
 
 
 def _is_there(target: Storage, key: str, entry: Entry) -> bool:
