@@ -119,6 +119,8 @@ class Copying:
         self._left = iter(copies)
         self._lock = threading.Lock()
         self._has_ended, self._has_news = threading.Event(), threading.Event()
+        self._working = AT_ONCE
+        """Threads that have not come to their end."""
         self._error: BaseException | None = None
         self._so_far = Copied(len(copies), sum(each.entry.size_bytes for each in copies))
 
@@ -131,7 +133,7 @@ class Copying:
         try:
             for thread in threads:
                 thread.start()
-            while any(thread.is_alive() for thread in threads) and self._error is None:
+            while self._working and self._error is None:
                 if self._has_news.wait(every_s):
                     self._has_news.clear()
                 else:
@@ -157,13 +159,15 @@ class Copying:
                     ShoalError,
                     OSError,
                     ValueError,
-                ) as error:  # A name that no storage can spell is a ValueError.
+                ) as error:  # The last one: a name that cannot be spelt.
                     self._note(failed=[(copy.path, str(error))])
                 else:
                     self._note(copied=is_new, skipped=not is_new)
         except BaseException as error:  # noqa: BLE001 - raised again in the thread of the caller
             self._error = error
         finally:
+            with self._lock:
+                self._working -= 1
             self._has_news.set()
 
     def _copy(self, copy: Copy) -> bool:
