@@ -97,6 +97,8 @@ def is_among(target: str, url: str, key: str, *, folder: str = ".") -> bool:
     if meant.scheme == "file":
         root, place = os.path.realpath(root), os.path.realpath(place)
     root, path = root.strip("/"), joined(place.strip("/"), key)
+    if path == root and pattern is None:
+        return True
     if root and not path.startswith(f"{root}/"):
         return False
     return Pattern(pattern).matches(path[len(root) + 1 if root else 0 :])

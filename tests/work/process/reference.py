@@ -74,6 +74,26 @@ def addresses(path: Path) -> dict[str, tuple[int, int]]:
     }
 
 
+def result(name: str, paths: Iterable[Path]) -> list[tuple[Any, ...]]:
+    """The rows of a job's result over several files, in the order that a result has."""
+    counter = PAIRS.get(name, REFERENCES.get(name))
+    assert counter is not None
+    counts: Counter[Any] = sum((counter(path) for path in paths), Counter())
+    if name == "addresses":
+        hosts = Counter(address for address, host in counts if host)
+        sums: Counter[str] = Counter()
+        for (address, _), count in counts.items():
+            sums[address] += count
+        return [(address, count, hosts[address]) for address, count in ordered(sums)]
+    if name == "hosts":
+        return [(*pair, count) for pair, count in ordered(counts) if pair[1]]
+    return [(*key, count) if isinstance(key, tuple) else (key, count) for key, count in ordered(counts)]
+
+
+def ordered(counts: Counter[Any]) -> list[tuple[Any, int]]:
+    return sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+
+
 def links(path: Path) -> Counter[tuple[str, str]]:
     described = ((record, *wat_links(body)) for record, body in contents(path, "metadata"))
     written = ((record, *html_links(body, charset(record))) for record, body in pages(path))
@@ -157,3 +177,5 @@ REFERENCES: dict[str, Callable[[Path], Any]] = {
     "links": links,
     "types": types,
 }
+PAIRS = {"addresses": address_hosts, "hosts": address_hosts}
+"""Jobs of which the results of files cannot be summed."""

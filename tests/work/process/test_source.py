@@ -14,8 +14,8 @@ MB = 1 << 20
 LARGE, SMALL = Range("large.warc.gz", 0, 40 * MB, "m1"), Range("small.warc.gz", 0, 1000, "m2")
 
 
-def source(*files: Range, split: int = 8 * MB, recorded=(), next_seq: int = 1):
-    return ProcessSource(files, split, recorded=iter(recorded), next_seq=next_seq)
+def source(*files: Range, split: int = 8 * MB, recorded=(), next_seq: int = 1, **more):
+    return ProcessSource(files, split, recorded=iter(recorded), next_seq=next_seq, **more)
 
 
 def outcome(item: Item, *, extents=None, size: int = 100) -> Outcome:
@@ -106,6 +106,41 @@ def test_after_a_failure_nothing_is_merged():
     end(found, others)
     assert found.take(100, 2) == []
     assert found.finished()
+
+
+def test_of_a_file_with_a_missing_range_nothing_is_read_again():
+    limited = source(LARGE, limit=2)
+    end(limited, limited.take(100, 2))
+    [merge] = limited.take(100, 2)
+    assert merge.params[STEP] == "reduce"
+    other = LARGE._replace(path="other.warc.gz")
+    found = source(LARGE, other, failures=1)
+    lost, *maps = found.take(100, 2)
+    found.ended(lost, Outcome("failed", {}, "x"))
+    for item in maps:
+        [first] = ranges_of(item.params)
+        found.ended(item, outcome(item, extents=[Extent(first.start + 7, first.stop)]))
+    assert [ranges_of(item.params) for item in found.take(100, 2)] == [[other]]
+
+
+def test_partials_are_merged_in_the_order_of_the_input():
+    files = [Range("a", 0, 9), LARGE._replace(path="b"), Range("c", 0, 9), LARGE._replace(path="d")]
+    found = source(*files)
+    maps = found.take(100, 2)
+    assert [ranges_of(item.params)[0][:2] for item in maps] == sorted(
+        ranges_of(item.params)[0][:2] for item in maps
+    )
+    for item in maps:
+        [first] = ranges_of(item.params)
+        shifted = [Extent(first.start + 7, first.stop)] if first.path == "b" and first.start else None
+        found.ended(item, outcome(item, extents=shifted))
+    [again] = found.take(100, 2)
+    end(found, [again])
+    [merge] = found.take(100, 2)
+    by_seq = {item.seq: ranges_of(item.params)[0].path for item in (*maps, again)}
+    paths = [by_seq[seq] for seq, _ in merge.params[PARTIALS]]
+    assert paths[:3] == ["a", "b", "c"]
+    assert set(paths[3:]) == {"d"}
 
 
 def test_gigabytes_of_partials_are_merged_by_several_items():

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from shoal.engine.workers.runner import Failed
 from shoal.errors import FileError
@@ -37,22 +38,25 @@ def merge(job: Job, items: str, ids: Sequence[str], place: ResultPlace, turn: Tu
     """Make the result of what these items left below the folder `items`: how many rows it has."""
     turn.ensure()
     try:
-        with tempfile.TemporaryDirectory(prefix="shoal-") as folder, ExitStack() as files:
-            found = [
-                partials.Partial(files.enter_context(open(os.path.join(items, each, PARTIAL), "rb")), each)
-                for each in ids
-            ]
+        with tempfile.TemporaryDirectory(prefix="shoal-") as folder:
             path = Path(folder, "result")
-            tables = reduced(job, [partial.tables() for partial in found], Scratch(folder))
+            tables = reduced(job, [_tables(items, each) for each in ids], Scratch(folder))
             with path.open("wb") as out:
                 written = write_result(out, place.ending[1:], job, tables)
             turn.ensure()
+            place.make_room(1)
             place.storage.write(place.name, path)
     except Failed as error:
         raise FileError(str(error)) from error
     except FileNotFoundError as error:
         raise FileError(f"{error.filename} is gone: run the workload again to make it anew.") from error
     return written.rows
+
+
+def _tables(items: str, id_: str) -> Iterator[Any]:
+    """Of one partial, which is open only meanwhile."""
+    with open(os.path.join(items, id_, PARTIAL), "rb") as file:
+        yield from partials.Partial(file, id_).tables()
 
 
 def clear(items: str) -> None:

@@ -20,9 +20,11 @@ from shoal.shape.pool import Guide, Source
 from shoal.spec.process import SPARK, Process
 from shoal.store import run_folder
 from shoal.work.job import Conclusion, Learned, Past, PoolJob, packages_of, requirement_problems
+from shoal.work.process.bad_records import BadRecords
 from shoal.work.process.brought_partials import clear
 from shoal.work.process.input_files import input_digest, input_ranges
 from shoal.work.process.item_params import BYTES, is_map
+from shoal.work.process.process_checks import check, ensure_output_is_ours
 from shoal.work.process.reader import ARCHIVES
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.source import ProcessSource
@@ -32,8 +34,6 @@ RUNNER = "shoal.work.process.worker:ProcessRunner"
 
 def prepare(spec: Process, *, limit: int | None = None) -> ProcessJob:
     """Check everything that can be known to be wrong, all at once."""
-    from shoal.work.process.process_checks import check
-
     problems = [*check(spec), *requirement_problems(spec)]
     if problems:
         raise several(problems)
@@ -71,6 +71,8 @@ class ProcessJob(PoolJob):
         self.failures = limits.failures
         self._place = ResultPlace(spec.output, spec.folder, "")
         self._source: ProcessSource | None = None
+        self._entries = BadRecords()
+        """Of the input's indexes."""
         self._items = ""
         """The folder of what items left, on this machine."""
         self._is_brought = False
@@ -103,7 +105,8 @@ class ProcessJob(PoolJob):
 
     def local_paths(self) -> Mapping[str, str]:
         spec = self.spec
-        asked = {f"input.{spec.input.key}": spec.input.targets[0]}
+        input_ = min(spec.input.targets, key=is_url)  # A path of this machine, if there is one.
+        asked = {f"input.{spec.input.key}": input_}
         if not self._is_brought:
             asked["output"] = spec.output.path
         return {key: os.path.join(spec.folder, path) for key, path in asked.items() if not is_url(path)}
@@ -114,6 +117,7 @@ class ProcessJob(PoolJob):
         spec = self.spec
         self._place = ResultPlace(spec.output, spec.folder, run)
         self._place.storage.ensure_claims_hold()
+        ensure_output_is_ours(spec, self._place)
         arguments = {
             "text": spec.source,
             "label": f"{spec.name}.yaml",
@@ -127,8 +131,9 @@ class ProcessJob(PoolJob):
 
     def source(self, past: Past, nodes: Callable[[], Sequence[Node]]) -> tuple[Source, Guide | None]:
         spec = self.spec
+        self._entries = BadRecords()
         self._source = ProcessSource(
-            input_ranges(spec.input, spec.folder, limit=self.limit),
+            input_ranges(spec.input, spec.folder, self._entries.note, limit=self.limit),
             spec.input.split,
             recorded=past.recorded,
             next_seq=past.next_seq,
@@ -162,6 +167,7 @@ class ProcessJob(PoolJob):
             self._place,
             self._source,
             items,
+            self._entries,
             seconds,
             turn,
             self._items if self._is_brought else None,

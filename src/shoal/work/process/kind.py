@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shoal import words
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shoal.store import RunInfo, RunStore
     from shoal.work.pages import Page
     from shoal.work.process.job import ProcessJob
+    from shoal.work.process.jobs.base import Job
     from shoal.work.process.result_place import ResultPlace
 
 COMPARED = ("bytes_per_second", "records_per_second")
@@ -62,7 +63,7 @@ class ProcessKind(Kind):
     def rows(self, store: RunStore, limit: int | None = None) -> Iterator[dict[str, Any]]:
         from shoal.work.process.result_file import rows
 
-        return rows(self._written(store), limit, (self.document(store) or {}).get("numbers", ()))
+        return rows(self._written(store), limit, self._numbers(store), _job(store))
 
     def rows_of(self, store: RunStore, item: str) -> Iterator[dict[str, Any]]:
         """What was found in the ranges of one map item, before it was merged with the others."""
@@ -71,7 +72,12 @@ class ProcessKind(Kind):
     def table(self, store: RunStore) -> Any:
         from shoal.work.process.result_file import table
 
-        return table(self._written(store), (self.document(store) or {}).get("numbers", ()))
+        return table(self._written(store), self._numbers(store), _job(store))
+
+    def _numbers(self, store: RunStore) -> Sequence[str]:
+        """The columns of numbers."""
+        numbers: Sequence[str] = (self.document(store) or {}).get("numbers", ())
+        return numbers
 
     def missing(self, store: RunStore) -> str | None:
         written, there = (self.document(store) or {}).get("result"), _place(store).mark()
@@ -141,6 +147,14 @@ def _place(store: RunStore) -> ResultPlace:
 
     spec = _as_process(workload_of(store))
     return ResultPlace(spec.output, spec.folder, store.run)
+
+
+def _job(store: RunStore) -> Job | None:
+    """What it counts; None for a job of the user's, whose code is for workers."""
+    from shoal.work.process.jobs import built_in
+
+    choice = _as_process(workload_of(store)).job
+    return None if choice.function is not None else built_in(str(choice.name), choice.options)
 
 
 def _as_process(spec: Workload) -> Process:

@@ -6,13 +6,14 @@ import os
 from collections.abc import Iterator
 
 from shoal.errors import AccessDenied, FileError, NotFound, Problem, SpecError, nearest
-from shoal.files import find, is_url, open_storage
+from shoal.files import find, is_among, is_url, open_storage
 from shoal.files.patterns import has_magic
 from shoal.spec.process import SPARK, Process
 from shoal.work import functions
 from shoal.work.job import not_yet
 from shoal.work.process.jobs import JOBS, built_in
-from shoal.work.process.result_place import check_place
+from shoal.work.process.result_file import ensure_replaceable
+from shoal.work.process.result_place import ResultPlace, check_place
 
 
 def check(spec: Process) -> list[Problem]:
@@ -21,7 +22,7 @@ def check(spec: Process) -> list[Problem]:
         return [
             Problem(f"The workload's folder {spec.folder} is not there.", "Has it been moved or renamed?")
         ]
-    found = [*not_yet(spec), *_job(spec), *_input(spec), *check_place(spec.output, spec.folder)]
+    found = [*not_yet(spec), *_job(spec), *_input(spec), *_output(spec)]
     if spec.backend == SPARK:
         from shoal.cluster.spark_context import java_problems
 
@@ -48,6 +49,41 @@ def _job(spec: Process) -> Iterator[Problem]:
             f"job: {name} cannot be made of {format_}.",
             f"Give it input: {{{' or '.join(sorted(job.formats))}: ...}}{others}.",
         )
+
+
+def _output(spec: Process) -> Iterator[Problem]:
+    if problems := check_place(spec.output, spec.folder):
+        yield from problems
+        return
+    place = ResultPlace(spec.output, spec.folder, "")
+    if _is_read_again(spec, place):
+        yield Problem(
+            f"output: {spec.output.path} is among the files that input.{spec.input.key} names.",
+            "Give another path: the result would replace what is read, or be read the next time.",
+        )
+    elif not is_url(spec.output.path):
+        try:
+            ensure_output_is_ours(spec, place)
+        except SpecError as error:
+            yield Problem(str(error), error.hint)
+
+
+def _is_read_again(spec: Process, place: ResultPlace) -> bool:
+    keys = (place.name, place.part_key(0), place.all_errors_key)
+    try:
+        return spec.output.endpoint == spec.input.endpoint and any(
+            is_among(target, place.storage.url, key, folder=spec.folder)
+            for target in spec.input.targets
+            for key in keys
+        )
+    except SpecError:
+        return False  # What is wrong with the input is told where the input is checked.
+
+
+def ensure_output_is_ours(spec: Process, place: ResultPlace) -> None:
+    """`SpecError` where the result would replace something else. What a job of the user's writes only workers know."""
+    if spec.job.function is None:
+        ensure_replaceable(place, built_in(str(spec.job.name), spec.job.options))
 
 
 def _input(spec: Process) -> Iterator[Problem]:

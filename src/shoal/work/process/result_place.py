@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 
 from shoal.errors import Problem, SpecError
 from shoal.files import Storage, is_url, open_storage
@@ -34,9 +35,6 @@ class ResultPlace:
     def partial_key(self, seq: int, content: str) -> str:
         return joined(self.scratch, f"partial-{seq:06d}-{content}.arrow")
 
-    def share_key(self, index: int, of: int) -> str:
-        return joined(self.scratch, f"share-{index:04d}-of-{of:04d}.arrow")
-
     def errors_key(self, seq: int, content: str) -> str:
         return joined(self.scratch, f"errors-{seq:06d}-{content}.parquet")
 
@@ -58,6 +56,22 @@ class ResultPlace:
         """Another one when the result is another one; empty where there is none."""
         return " ".join(mark_of(self.storage.stat(key)) for key in self.result_keys())
 
+    def is_foreign_folder(self) -> bool:
+        """Whether there is a folder of the result's name with something else in it than parts, or with nothing."""
+        parts = {*self.result_keys()}
+        found = {entry.key for entry in self.storage.list(self.name, hidden=True)}
+        return not parts or found != parts
+
+    def make_room(self, parts: int) -> None:
+        """Remove what an earlier result left under the name that one of so many parts does not replace."""
+        wanted = {self.name} if parts == 1 else {self.part_key(index) for index in range(parts)}
+        for key in self.result_keys():
+            if key not in wanted:
+                self.storage.delete(key)
+        if parts == 1 and not is_url(self.storage.url):
+            with suppress(OSError):
+                os.rmdir(os.path.join(self.storage.url, self.name))
+
     @property
     def all_errors_key(self) -> str:
         """`words.errors.parquet` beside `words.csv`."""
@@ -71,10 +85,8 @@ class ResultPlace:
             if entry.key not in kept:
                 self.storage.delete(entry.key)
         if not is_url(self.storage.url):
-            try:
+            with suppress(OSError):
                 os.rmdir(os.path.join(self.storage.url, self.scratch))
-            except OSError:
-                return
 
 
 def check_place(output: ResultFile, folder: str) -> list[Problem]:
@@ -83,12 +95,12 @@ def check_place(output: ResultFile, folder: str) -> list[Problem]:
         hint = "Give a file here, or on s3:// or hdfs://."
         return [Problem(f"output: {output.path} can be read, not written.", hint)]
     try:
-        root = ResultPlace(output, folder, "x").storage.url
+        place = ResultPlace(output, folder, "x")
     except SpecError as error:
         return [Problem(f"output: {problem.message}", problem.hint) for problem in error.problems]
     if is_url(output.path):
         return []
-    nearest = root
+    nearest = place.storage.url
     while not os.path.lexists(nearest):
         nearest = os.path.dirname(nearest)
     if not os.path.isdir(nearest):
@@ -97,6 +109,6 @@ def check_place(output: ResultFile, folder: str) -> list[Problem]:
         return [
             Problem(f"output: {nearest} may not be written.", "Give another path, or look at its rights.")
         ]
-    if os.path.isdir(os.path.join(folder, output.path)):
+    if os.path.isdir(os.path.join(folder, output.path)) and place.is_foreign_folder():
         return [Problem(f"output: {output.path} is a folder.", "Give the name of a file in it.")]
     return []

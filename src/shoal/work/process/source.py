@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,7 +18,7 @@ from shoal.work.process.item_params import (
     ranges_of,
     reduce_params,
 )
-from shoal.work.process.ranges import Verdict, checked, cut
+from shoal.work.process.ranges import checked, cut
 from shoal.work.process.record import Range
 
 ITEMS_A_WORKER = 6
@@ -142,7 +143,8 @@ class ProcessSource:
     def _cut_all(self, workers: int) -> list[tuple[Range, ...]]:
         """All ranges as lists of what one item reads: one range of a large file, or several small files.
 
-        A range that is not its whole file is alone in its item: its partial may have to be left out.
+        In the order of the files. A range that is not its whole file is alone in its item: its partial may have to be
+        left out.
         """
         fair = self._total_bytes // (workers * ITEMS_A_WORKER)
         size = min(self._split, max(fair, LEAST_BYTES))
@@ -151,15 +153,16 @@ class ProcessSource:
         held = 0
         for file in self._left:
             ranges = [file] if file.is_exact else self._cut(file, size)
-            if len(ranges) > 1 or ranges[0] != file:
-                lists += [(each,) for each in ranges]
-                continue
+            is_cut = len(ranges) > 1 or ranges[0] != file
             weight = file.stop - file.start
-            if small and (held + weight > size or len(small) >= MOST_RANGES):
+            if small and (is_cut or held + weight > size or len(small) >= MOST_RANGES):
                 lists.append(tuple(small))
                 small, held = [], 0
-            small.append(file)
-            held += weight
+            if is_cut:
+                lists += [(each,) for each in ranges]
+            else:
+                small.append(file)
+                held += weight
         if small:
             lists.append(tuple(small))
         self._left = []
@@ -190,15 +193,18 @@ class ProcessSource:
         return self._has_repaired and self._has_reduced
 
     def _repairs(self) -> list[Item]:
-        """Files whose ranges do not meet, each as one range."""
+        """Files whose ranges do not meet, each as one range. Those of which a range is missing are not looked at."""
         done = self._read_whole()
         parts = [
-            (range_, extent)
+            part
             for mapped in self._mapped.values()
-            for range_, extent in zip(mapped.ranges, mapped.facts.extents, strict=True)
-            if _file(range_) not in done
+            for part in zip(mapped.ranges, mapped.facts.extents, strict=True)
+            if _file(part[0]) not in done
         ]
-        verdict = checked(parts) if not self.failed else Verdict((), ())
+        read: Counter[_File] = Counter()
+        for range_, _ in parts:
+            read[_file(range_)] += range_.stop - range_.start
+        verdict = checked(part for part in parts if read[_file(part[0])] == self._sizes.get(_file(part[0])))
         for each in verdict.undivided:
             self.notes.append(f"{each.path} is compressed as one piece: one worker read all of it.")
         for each in verdict.again:
@@ -224,11 +230,16 @@ class ProcessSource:
             if any(_file(each) in done and not self._is_whole(each) for each in mapped.ranges)
         }
 
-    def _reductions(self) -> list[Item]:
+    def partials(self) -> list[tuple[int, str]]:
+        """What is merged, in the order of the input: sequence number and content of each map item that counts."""
         superseded = self.superseded()
-        counted = {seq: mapped for seq, mapped in self._mapped.items() if seq not in superseded}
-        partials = [(seq, mapped.content) for seq, mapped in sorted(counted.items())]
-        size = sum(mapped.facts.partial_bytes for mapped in counted.values())
+        counted = [(seq, mapped) for seq, mapped in self._mapped.items() if seq not in superseded]
+        counted.sort(key=lambda each: _position(each[1].ranges[0]))
+        return [(seq, mapped.content) for seq, mapped in counted]
+
+    def _reductions(self) -> list[Item]:
+        partials = self.partials()
+        size = sum(self._mapped[seq].facts.partial_bytes for seq, _ in partials)
         shares = max(1, -(-size // SHARE_BYTES))
         return [
             self._made(reduce_params(partials, (index, shares), size // shares)) for index in range(shares)
@@ -237,3 +248,8 @@ class ProcessSource:
 
 def _file(range_: Range) -> _File:
     return range_.root, range_.path
+
+
+def _position(range_: Range) -> tuple[str, str, int]:
+    """Where it is in the input."""
+    return range_.root, range_.path, range_.start

@@ -12,8 +12,10 @@ from shoal.files.turns import Turn
 from shoal.model import Decision, Item, Node, Outcome, Plan
 from shoal.model.item import HIDDEN
 from shoal.model.plan import Profile
-from shoal.spec.process import Process
+from shoal.spec.process import INDEX, Process
 from shoal.work.job import Conclusion, Learned, Past
+from shoal.work.process.bad_records import BadRecords
+from shoal.work.process.input_files import input_ranges
 from shoal.work.process.item_params import STEP, content_of
 from shoal.work.process.job import ProcessJob
 from shoal.work.process.source import ProcessSource
@@ -52,6 +54,9 @@ class SparkJob(ProcessJob):
         self.factory = self.factory._replace(arguments={**self.factory.arguments, "limit": self.limit})
 
     def source(self, past: Past, nodes: Callable[[], Sequence[Node]]) -> tuple[OneItem, None]:
+        self._entries = BadRecords()
+        if self.spec.input.key == INDEX:
+            input_ranges(self.spec.input, self.spec.folder, self._entries.note)
         return OneItem(past.next_seq), None
 
     def weight(self) -> Callable[[Item], float] | None:
@@ -69,7 +74,7 @@ class SparkJob(ProcessJob):
                 (Item(seq, name, params, content=content), found)
                 for seq, name, params, content, found in metrics[INSIDE]
             ]
-        return conclude(self.spec, self._place, source, iter(inside), seconds, turn)
+        return conclude(self.spec, self._place, source, iter(inside), self._entries, seconds, turn)
 
     def plan(self, nodes: Sequence[Node], profile: Profile | None, learned: Learned | None = None) -> Plan:
         spark = self.spec.spark

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from shoal import spec as specs
 from shoal.engine.workers.runner import Failed, Stopwatch, now, workload_folder
-from shoal.errors import NotFound
+from shoal.errors import NotFound, SpecError
 from shoal.spec.process import JobChoice, Process, RecordFilter
 from shoal.work import functions
 from shoal.work.process import brought_partials, partials
+from shoal.work.process.bad_records import BadRecords
 from shoal.work.process.counting import Counting
 from shoal.work.process.filters import Filter
 from shoal.work.process.item_params import (
@@ -32,8 +32,7 @@ from shoal.work.process.jobs import built_in
 from shoal.work.process.jobs.base import Job, adopted, is_rows, numbers_of
 from shoal.work.process.merging import reduced
 from shoal.work.process.reader import ARCHIVES, Reader
-from shoal.work.process.record import BadRecord
-from shoal.work.process.result_file import write_result
+from shoal.work.process.result_file import ensure_replaceable, write_result
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.scratch import Scratch
 from shoal.work.process.stored_files import StoredFiles
@@ -41,8 +40,6 @@ from shoal.work.protocols import Unreadable
 
 TABLES_NEED = ("pyarrow.acero", "pyarrow.compute", "pyarrow.csv", "pyarrow.ipc", "pyarrow.parquet")
 ARCHIVES_NEED = ("fastwarc", "resiliparse.parse.encoding")
-ERRORS_KEPT = 10_000
-"""Bad records of one item that are kept with their reasons; the others are counted."""
 BEAT_RECORDS = 5000
 """So often it is asked whether anybody still wants the item."""
 
@@ -58,6 +55,10 @@ def _filter(asked: RecordFilter) -> Filter | None:
     """None where all records are wanted."""
     given = (asked.host, asked.type, asked.status, asked.language)
     return Filter(*given) if any(given) else None
+
+
+_Key: TypeAlias = tuple[int, str]
+"""Of a partial: sequence number and content of the item that wrote it."""
 
 
 class Steps:
@@ -107,7 +108,7 @@ class Steps:
     def _map(
         self, seq: int, params: Mapping[str, Any], folder: str, beat: Callable[[], None], own: str
     ) -> Facts:
-        watch, bad, began = Stopwatch(), _Bad(), now()
+        watch, bad, began = Stopwatch(), BadRecords(), now()
         counting = Counting(self._job, Scratch(folder))
         records, size, extents = 0, 0, []
         for each in ranges_of(params):
@@ -133,8 +134,8 @@ class Steps:
             self._keep(seq, params, path, bad, own)
         return facts._replace(partial_bytes=os.path.getsize(path), seconds=dict(watch.seconds))
 
-    def _keep(self, seq: int, params: Mapping[str, Any], partial: Path, bad: _Bad, own: str) -> None:
-        errors = bad.table() if bad.kept else None
+    def _keep(self, seq: int, params: Mapping[str, Any], partial: Path, bad: BadRecords, own: str) -> None:
+        errors = bad.file() if bad.kept else None
         if self._is_brought:
             brought_partials.leave(own, partial, errors)
             return
@@ -148,60 +149,45 @@ class Steps:
     def _reduce(self, params: Mapping[str, Any], folder: str) -> int:
         index, shares = params[SHARE]
         place, path = self._place, Path(folder, "result")
-        with ExitStack() as files:
-            found = [
-                partials.Partial(files.enter_context(self._partial(seq, content)), f"partial {seq}")
-                for seq, content in params[PARTIALS]
-            ]
-            sources = _share(self._job, found, index, shares)
-            tables = reduced(self._job, sources, Scratch(folder))
-            with path.open("wb") as out:
-                written = write_result(out, place.ending[1:], self._job, tables)
+        tables = reduced(self._job, self._sources(params[PARTIALS], index, shares), Scratch(folder))
+        with path.open("wb") as out:
+            written = write_result(out, place.ending[1:], self._job, tables)
+        try:
+            ensure_replaceable(place, self._job)
+        except SpecError as error:
+            raise Failed(f"{error} {error.hint} Then resume the run with --failed.") from error
+        place.make_room(shares)
         place.storage.write(place.name if shares == 1 else place.part_key(index), path)
         return written.rows
 
-    @contextmanager
-    def _partial(self, seq: int, content: str) -> Iterator[Any]:
-        key = self._place.partial_key(seq, content)
-        try:
-            file = self._place.storage.open(key)
-        except NotFound as error:
-            raise Failed(
-                f"{self._place.storage.url}/{key} is gone: run the workload again to make it anew."
-            ) from error
-        with file:
-            yield file
+    def _sources(self, found: Sequence[_Key], index: int, shares: int) -> list[Iterator[Any]]:
+        """What one reduce item merges of the partials: a span of the keys, or of the rows those of some partials.
 
+        A partial is open only while it is read: there may be more of them than files that a process may open.
+        """
+        span = partials.EVERYTHING
+        if is_rows(self._job):
+            found = found[len(found) * index // shares : len(found) * (index + 1) // shares]
+        elif shares > 1:
+            spans = partials.spans(self._opened(found), shares)
+            if index >= len(spans):
+                return []
+            span = spans[index]
+        return [self._tables(each, span) for each in found]
 
-def _share(job: Job, found: list[partials.Partial], index: int, shares: int) -> list[Iterator[Any]]:
-    """What one reduce item merges of the partials: a span of the keys, or of the rows some partials."""
-    if shares == 1:
-        return [partial.tables() for partial in found]
-    if is_rows(job):
-        return [partial.tables() for partial in found[index::shares]]
-    spans = partials.spans(found, shares)
-    return [partial.tables(spans[index]) for partial in found] if index < len(spans) else []
+    def _tables(self, key: _Key, span: partials.Span) -> Iterator[Any]:
+        for partial in self._opened([key]):
+            yield from partial.tables(span)
 
-
-class _Bad:
-    """Bad records of one item: all are counted, some are kept."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.kept: list[BadRecord] = []
-
-    def note(self, record: BadRecord) -> None:
-        self.count += 1
-        if len(self.kept) < ERRORS_KEPT:
-            self.kept.append(record)
-
-    def table(self) -> bytes:
-        """Those that are kept, as a Parquet file."""
-        import pyarrow
-        from pyarrow import parquet
-
-        columns_ = {name: [getattr(each, name) for each in self.kept] for name in BadRecord._fields}
-        sink = pyarrow.BufferOutputStream()
-        parquet.write_table(pyarrow.table(columns_), sink)
-        data: bytes = sink.getvalue().to_pybytes()
-        return data
+    def _opened(self, found: Iterable[_Key]) -> Iterator[partials.Partial]:
+        """Each of them, closed when the next is asked for."""
+        for seq, content in found:
+            key = self._place.partial_key(seq, content)
+            try:
+                file = self._place.storage.open(key)
+            except NotFound as error:
+                raise Failed(
+                    f"{self._place.storage.url}/{key} is gone: run the workload again to make it anew."
+                ) from error
+            with file:
+                yield partials.Partial(file, f"partial {seq}")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from shoal import words
-from shoal.errors import NotFound
 from shoal.files.turns import Turn
 from shoal.model import Item
 from shoal.spec.process import Process
 from shoal.units import format_number, format_seconds, format_share, format_size
 from shoal.work.job import Conclusion
-from shoal.work.process.brought_partials import ERRORS, merge
+from shoal.work.process.bad_records import BadRecords, gather
+from shoal.work.process.brought_partials import merge
 from shoal.work.process.item_params import FACTS, NUMBERS, Facts, is_map
 from shoal.work.process.jobs import built_in
 from shoal.work.process.jobs.base import numbers_of
@@ -33,11 +32,12 @@ def conclude(
     place: ResultPlace,
     source: ProcessSource,
     items: Iterator[tuple[Item, Mapping[str, Any]]],
+    entries: BadRecords,
     seconds: float,
     turn: Turn,
     brought: str | None = None,
 ) -> Conclusion:
-    """Sum the items up. Errors are gathered in one file beside the result.
+    """Sum the items up. Errors are gathered in one file beside the result; `entries` are those of indexes.
 
     `brought` is the folder that partials were brought to, where the driver is to merge them.
     """
@@ -54,54 +54,22 @@ def conclude(
         job = built_in(str(spec.job.name), spec.job.options)
         numbers = numbers_of(job)
         has_result = True
-        rows = merge(job, brought, [item.id for item, _ in counted], place, turn)
+        ids = {item.seq: item.id for item, _ in counted}
+        rows = merge(job, brought, [ids[seq] for seq, _ in source.partials()], place, turn)
     bad = [item for item, facts in counted if facts.errors]
-    reasons = _gather_errors(place, [(item, brought) for item in bad], turn)
-    facts = [each for _, each in counted]
+    reasons = gather(place, bad, entries, turn, brought)
+    facts = [*(each for _, each in counted), Facts(errors=entries.count)]
     records, errors = sum(each.records for each in facts), sum(each.errors for each in facts)
     share = errors / max(1, records + errors)
     document = {**summary(facts, rows, seconds, reasons), "numbers": numbers}
     document["result"] = place.mark() if has_result else ""
     document["errors_file"] = place.all_errors_key if errors else ""
-    notes = [*source.notes, *_verdict(spec, share, records)]
+    verdict = _verdict(spec, share)
     busy_s = sum(sum(each.seconds.values()) for each in facts)
     learned = (
         {NODES: {"bytes_per_second": document["bytes"] / busy_s}} if busy_s and document["bytes"] else {}
     )
-    return Conclusion(share > spec.limits.errors, tuple(notes), document, learned)
-
-
-def _gather_errors(place: ResultPlace, parts: Sequence[tuple[Item, str | None]], turn: Turn) -> Counter[str]:
-    """One file with all bad records of these items: how often each reason was found. Each with where it was brought."""
-    turn.ensure()
-    if not parts:
-        place.storage.delete(place.all_errors_key)
-        return Counter()
-    import pyarrow
-    from pyarrow import parquet
-
-    reasons: Counter[str] = Counter()
-    sink = pyarrow.BufferOutputStream()
-    writer: Any = None
-    for item, brought in parts:
-        try:
-            data = _errors_of(item, place, brought)
-        except (NotFound, FileNotFoundError):
-            continue  # Gathered before, and tidied away.
-        table = parquet.ParquetFile(pyarrow.BufferReader(data)).read(use_threads=False)
-        reasons.update(table.column("reason").to_pylist())
-        writer = writer or parquet.ParquetWriter(sink, table.schema)
-        writer.write_table(table)
-    if writer is not None:
-        writer.close()
-        place.storage.write(place.all_errors_key, sink.getvalue().to_pybytes())
-    return reasons
-
-
-def _errors_of(item: Item, place: ResultPlace, brought: str | None) -> bytes:
-    if brought is not None:
-        return Path(brought, item.id, ERRORS).read_bytes()
-    return place.storage.read(place.errors_key(item.seq, item.content))
+    return Conclusion(bool(verdict), (*source.notes, *verdict), document, learned)
 
 
 def summary(facts: Sequence[Facts], rows: int, seconds: float, reasons: Counter[str]) -> dict[str, Any]:
@@ -124,13 +92,15 @@ def summary(facts: Sequence[Facts], rows: int, seconds: float, reasons: Counter[
     }
 
 
-def _verdict(spec: Process, share: float, records: int) -> list[str]:
+def _verdict(spec: Process, share: float) -> list[str]:
+    """Why the run counts as failed, if it does: above the limit, and in any case without a good record."""
+    if share == 1:
+        return ["it counts as failed: none of the records could be used."]
     if share <= spec.limits.errors:
         return []
-    rest = " The result has all others." if records else ""
     return [
         f"it counts as failed: {format_share(share)} of the records could not be used, and limits.errors allows"
-        f" {format_share(spec.limits.errors)}.{rest}"
+        f" {format_share(spec.limits.errors)}. The result has all others."
     ]
 
 
