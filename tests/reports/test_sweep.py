@@ -86,6 +86,20 @@ def test_the_best_trials_are_those_of_results(report: Report) -> None:
     assert [text for text in page.texts if text in {row["item"] for row in run.rows()}] == best
 
 
+def test_one_number_and_words_are_drawn_as_lines(report: Report) -> None:
+    best = {"metric": "score", "goal": "max"}
+    page = report(
+        shoal.run(sweep({"lr": [0.1], "layers": [1, 2], "opt": ["adam", "sgd"]}, objective=best)).id
+    )
+    assert "score by layers and opt" in page.headings
+    at = page.texts.index("score by layers and opt")
+    assert {"adam", "sgd"} <= {*page.texts[at : at + 40]}
+    page = report(
+        shoal.run(sweep({"lr": [1, 2], "layers": [1, 2], "opt": ["adam", "sgd"]}, objective=best)).id
+    )
+    assert not any(" and opt" in heading for heading in page.headings)
+
+
 def test_reasons_of_failures_are_counted(report: Report) -> None:
     run = shoal.run(sweep({"lr": [0.1, 0.2], "layers": [1], "opt": ["broken", "adam"]}))
     page = report(run.id)

@@ -23,6 +23,7 @@ COMMANDS = {
     "report": ("results", "Write a page about a run, with charts, into its folder."),
     "get": ("run_control", "Copy the files that a run, or one of its items, left in SHOAL_ITEM_DIR."),
     "rm": ("run_control", "Delete runs and everything they kept."),
+    "cp": ("cp", "Copy files and folders between here, s3://, hdfs:// and http(s)://."),
     "cluster": ("clusters", "Bring clusters up and down, and look at them."),
     "export": ("export", "Write a cluster or a workload down for another system."),
     "init": ("init", "Write a small working example into this folder."),

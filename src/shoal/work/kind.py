@@ -6,7 +6,7 @@ Drawing and printing are not here: a kind gives values, and does not know who sh
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -121,6 +121,10 @@ class Kind:
     def missing(self, store: RunStore) -> str | None:
         """A sentence, where results that were written are not there any more."""
         return None
+
+    def leftovers(self, store: RunStore) -> Callable[[], None]:
+        """What removes, once the run is removed, what it has outside of its folder and only a resume would need."""
+        return lambda: None
 
     # What is said of a run.
 

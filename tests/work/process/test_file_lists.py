@@ -82,6 +82,8 @@ def test_a_list_of_paths_names_files(crawl: Path, is_packed: bool) -> None:
     (crawl / "lists" / "one.paths").write_text("a.wet.gz")
     inputs = Inputs(["lists/one.paths"], str(crawl), base="crawl")
     assert urls(inputs, [*file_ranges(inputs, WHOLE)]) == (URLS[:10], [])
+    (crawl / "lists" / "one.paths").write_text("a.wet.gz\ngone.wet.gz")
+    assert [each.path for each in file_ranges(inputs._replace(most_listed=1), WHOLE)] == ["a.wet.gz"]
     (crawl / "wet.paths").write_text("../../etc/passwd")
     with pytest.raises(SpecError, match="leads out of"):
         list(file_ranges(Inputs(["wet.paths"], str(crawl)), WHOLE))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from shoal.api.views.averages import Averages, average
 from shoal.cluster.this_machine import Here
-from shoal.errors import NotFound, SpecError, nearest
+from shoal.errors import NotFound, ShoalError, SpecError, nearest
 from shoal.model import LogSlice
 from shoal.store import (
     RunStore,
@@ -184,8 +184,18 @@ def _special(folder: str, names: list[str]) -> list[str]:
 def remove(run: str) -> str:
     """Delete a run and everything it kept; its id. A run that is being driven is refused."""
     home, name = run_to_change(run)
+    clear = _leftovers(home, name)
     remove_run(home, name, now=Here().now())
+    clear()
     return name
+
+
+def _leftovers(home: str, run: str) -> Callable[[], None]:
+    try:
+        with RunStore.open(home, run, write=False) as store:
+            return kind_of(store.info().kind).leftovers(store)
+    except ShoalError:
+        return lambda: None  # A run that cannot be read can be removed all the same.
 
 
 def run_to_change(run: str) -> tuple[str, str]:

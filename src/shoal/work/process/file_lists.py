@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from shoal.errors import FileError, NotFound, SpecError
@@ -35,6 +36,8 @@ class Inputs(NamedTuple):
     endpoint: str | None = None
     base: str | None = None
     """What names in lists and indexes are relative to; without it, to the server, the bucket, or the list's folder."""
+    most_listed: int | None = None
+    """Of each list, only so many files: each of them costs a request."""
 
 
 def file_ranges(inputs: Inputs, split: int) -> Iterator[Range]:
@@ -43,7 +46,8 @@ def file_ranges(inputs: Inputs, split: int) -> Iterator[Range]:
     Raises `NotFound` for a target without files, and other `FileError` and `SpecError` that say what is wrong.
     """
     for target in inputs.targets:
-        for each in _listed(inputs, target) if _LIST.fullmatch(target.partition("?")[0]) else (target,):
+        is_list = _LIST.fullmatch(target.partition("?")[0])
+        for each in islice(_listed(inputs, target), inputs.most_listed) if is_list else (target,):
             place, entries = files_at(each, inputs.folder, inputs.endpoint)
             for entry in entries:
                 if entry.key.rpartition("/")[2] not in _LEFT_OUT:

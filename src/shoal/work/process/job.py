@@ -101,7 +101,7 @@ class ProcessJob(PoolJob):
         self._is_brought = not here and not is_url(self.spec.output.path) and self.spec.job.function is None
 
     def inputs(self) -> str:
-        return input_digest(self.spec.input, self.spec.folder)
+        return input_digest(self.spec.input, self.spec.folder, self.limit)
 
     def local_paths(self) -> Mapping[str, str]:
         spec = self.spec
@@ -133,7 +133,7 @@ class ProcessJob(PoolJob):
         spec = self.spec
         self._entries = BadRecords()
         self._source = ProcessSource(
-            input_ranges(spec.input, spec.folder, self._entries.note),
+            input_ranges(spec.input, spec.folder, self._entries.note, limit=self.limit),
             spec.input.split,
             recorded=past.recorded,
             next_seq=past.next_seq,

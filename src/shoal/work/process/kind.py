@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shoal import words
 from shoal.errors import NotFound
+from shoal.model import RunState
 from shoal.work.kind import Excerpt, Extra, Kind, workload_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from shoal.work.pages import Page
     from shoal.work.process.job import ProcessJob
     from shoal.work.process.jobs.base import Job
+    from shoal.work.process.result_place import ResultPlace
 
 COMPARED = ("bytes_per_second", "records_per_second")
 """What people compare runs by first."""
@@ -61,7 +63,7 @@ class ProcessKind(Kind):
     def rows(self, store: RunStore, limit: int | None = None) -> Iterator[dict[str, Any]]:
         from shoal.work.process.result_file import rows
 
-        return rows(_place(store), limit, self._numbers(store), _job(store))
+        return rows(self._written(store), limit, self._numbers(store), _job(store))
 
     def rows_of(self, store: RunStore, item: str) -> Iterator[dict[str, Any]]:
         """What was found in the ranges of one map item, before it was merged with the others."""
@@ -70,7 +72,7 @@ class ProcessKind(Kind):
     def table(self, store: RunStore) -> Any:
         from shoal.work.process.result_file import table
 
-        return table(_place(store), self._numbers(store), _job(store))
+        return table(self._written(store), self._numbers(store), _job(store))
 
     def _numbers(self, store: RunStore) -> Sequence[str]:
         """The columns of numbers."""
@@ -78,12 +80,22 @@ class ProcessKind(Kind):
         return numbers
 
     def missing(self, store: RunStore) -> str | None:
-        if self.document(store) is None or _place(store).result_keys():
+        written, there = (self.document(store) or {}).get("result"), _place(store).mark()
+        if not written or there == written:
             return None
-        spec = _as_process(workload_of(store))
-        return (
-            f"{spec.output.path}, which {store.run} wrote, is gone. Run the workload again to make it anew."
-        )
+        path = _as_process(workload_of(store)).output.path
+        what = "was written again since: this is the later content" if there else "is gone"
+        return f"{path}, which {store.run} wrote, {what}. Run the workload again to make it anew."
+
+    def _written(self, store: RunStore) -> ResultPlace:
+        """Where the result is. `NotFound` where the run has none: what is there is that of an earlier run."""
+        if not (self.document(store) or {}).get("result"):
+            raise NotFound(f"{store.run} has no result: it is written when all records were read.")
+        return _place(store)
+
+    def leftovers(self, store: RunStore) -> Callable[[], None]:
+        place = _place(store)
+        return (lambda: None) if store.info().state == RunState.SUCCEEDED else lambda: place.clear()
 
     # What is said of a run.
 
@@ -116,8 +128,10 @@ class ProcessKind(Kind):
             rows = list(self.rows(store, top + 1))
         except NotFound as error:
             return Excerpt((), (), before=[str(error)], after=after)
+        gone = self.missing(store)
+        before = [f"Note: {gone}"] if gone is not None else ()
         which = f"the first {top} of {document.get('rows', 0):,} rows" if len(rows) > top else ""
-        return Excerpt(list(rows[0]) if rows else (), rows[:top], which, after=after)
+        return Excerpt(list(rows[0]) if rows else (), rows[:top], which, before=before, after=after)
 
     def page(self, store: RunStore, info: RunInfo) -> Page:
         from shoal.work.process.page import page
@@ -128,7 +142,7 @@ class ProcessKind(Kind):
 KIND = ProcessKind("process")
 
 
-def _place(store: RunStore) -> Any:
+def _place(store: RunStore) -> ResultPlace:
     from shoal.work.process.result_place import ResultPlace
 
     spec = _as_process(workload_of(store))

@@ -26,7 +26,7 @@ def plan(job: ProcessJob, nodes: Sequence[Node], learned: Learned) -> Plan:
     capacity = room.capacity(job.need, nodes)
     workers = min(capacity, job.policy.concurrent or capacity)
     try:
-        files = input_ranges(job.spec.input, job.spec.folder)
+        files = input_ranges(job.spec.input, job.spec.folder, limit=job.limit)
     except ShoalError as error:
         return Plan(job.kind, job.name, None, workers, None, (Decision("input", None, str(error)),))
     size = sum(file.stop - file.start for file in files)

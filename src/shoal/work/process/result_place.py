@@ -10,6 +10,7 @@ from shoal.errors import Problem, SpecError
 from shoal.files import Storage, is_url, open_storage
 from shoal.files.base import joined
 from shoal.spec.process import ResultFile
+from shoal.work.inputs.places import mark_of
 
 ERRORS = "errors.parquet"
 
@@ -50,6 +51,10 @@ class ResultPlace:
         if self.storage.exists(self.name):
             return [self.name]
         return sorted(entry.key for entry in self.storage.list(self.name, f"part-*{self.ending}"))
+
+    def mark(self) -> str:
+        """Another one when the result is another one; empty where there is none."""
+        return " ".join(mark_of(self.storage.stat(key)) for key in self.result_keys())
 
     def is_foreign_folder(self) -> bool:
         """Whether there is a folder of the result's name with something else in it than parts, or with nothing."""

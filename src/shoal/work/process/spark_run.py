@@ -54,7 +54,7 @@ class SparkRunner:
     def run(self, work: Work) -> Mapping[str, Any]:
         spec = self._spec
         source = ProcessSource(
-            input_ranges(spec.input, self._arguments["data"]),
+            input_ranges(spec.input, self._arguments["data"], limit=self._limit),
             spec.input.split,
             limit=self._limit,
             failures=spec.limits.failures,

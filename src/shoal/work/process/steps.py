@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -30,13 +31,15 @@ from shoal.work.process.item_params import (
 from shoal.work.process.jobs import built_in
 from shoal.work.process.jobs.base import Job, adopted, is_rows, numbers_of
 from shoal.work.process.merging import reduced
-from shoal.work.process.reader import Reader
+from shoal.work.process.reader import ARCHIVES, Reader
 from shoal.work.process.result_file import ensure_replaceable, write_result
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.scratch import Scratch
 from shoal.work.process.stored_files import StoredFiles
 from shoal.work.protocols import Unreadable
 
+TABLES_NEED = ("pyarrow.acero", "pyarrow.compute", "pyarrow.csv", "pyarrow.ipc", "pyarrow.parquet")
+ARCHIVES_NEED = ("fastwarc", "resiliparse.parse.encoding")
 BEAT_RECORDS = 5000
 """So often it is asked whether anybody still wants the item."""
 
@@ -81,6 +84,8 @@ class Steps:
         self._place = ResultPlace(found.output, data, run)
         self._files = StoredFiles(data, found.input.endpoint)
         self._is_brought = brought
+        for module in (*TABLES_NEED, *(ARCHIVES_NEED if found.input.format in ARCHIVES else ())):
+            import_module(module)  # Now, so that it is not counted as work.
 
     def do(
         self, seq: int, params: Mapping[str, Any], beat: Callable[[], None], own: str = ""

@@ -41,18 +41,19 @@ def conclude(
 
     `brought` is the folder that partials were brought to, where the driver is to merge them.
     """
-    rows, numbers = 0, list[str]()
+    rows, numbers, has_result = 0, list[str](), False
     counted: list[tuple[Item, Facts]] = []
     left_out = source.superseded()
     for item, metrics in items:
         if not is_map(item.params):
-            rows += int(metrics["rows"])
+            rows, has_result = rows + int(metrics["rows"]), True
             numbers = list(metrics[NUMBERS])
         elif item.seq not in left_out:
             counted.append((item, Facts.read(metrics[FACTS])))
     if brought is not None and source.is_complete:
         job = built_in(str(spec.job.name), spec.job.options)
         numbers = numbers_of(job)
+        has_result = True
         ids = {item.seq: item.id for item, _ in counted}
         rows = merge(job, brought, [ids[seq] for seq, _ in source.partials()], place, turn)
     bad = [item for item, facts in counted if facts.errors]
@@ -61,6 +62,8 @@ def conclude(
     records, errors = sum(each.records for each in facts), sum(each.errors for each in facts)
     share = errors / max(1, records + errors)
     document = {**summary(facts, rows, seconds, reasons), "numbers": numbers}
+    document["result"] = place.mark() if has_result else ""
+    document["errors_file"] = place.all_errors_key if errors else ""
     verdict = _verdict(spec, share)
     busy_s = sum(sum(each.seconds.values()) for each in facts)
     learned = (
@@ -111,14 +114,14 @@ def in_words(document: Mapping[str, Any]) -> list[str]:
         told = ", ".join(f"{name} {format_seconds(spent)}" for name, spent in phases.items() if spent > 0)
         lines.append(f"Time by phase, summed over workers: {told}.")
     if document["errors"]:
-        lines += _about_errors(document["errors"], document["reasons"])
+        lines += _about_errors(document)
     return lines
 
 
-def _about_errors(errors: int, reasons: Mapping[str, int]) -> list[str]:
-    lines = [
-        f"{words.some(errors, 'record')} could not be used; the file of errors beside the result says which:"
-    ]
+def _about_errors(document: Mapping[str, Any]) -> list[str]:
+    errors, reasons = document["errors"], document["reasons"]
+    file = document["errors_file"]
+    lines = [f"{words.some(errors, 'record')} could not be used; {file} says which and why:"]
     shown = sorted(reasons.items(), key=lambda each: -each[1])[:REASONS_SHOWN]
     lines += [
         f"  {count:,} x {words.shortened(words.printable(reason), _LONGEST_REASON)}"

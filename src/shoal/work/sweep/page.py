@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from shoal import words
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 MOST_PARAMETERS = 6
 MOST_COLUMNS = 12
+MOST_LINES = 6
 LONGEST_CELL = 60
 GOLDEN = 0.618
 """Dots of one word are spread by multiples of it: next to each other, and never in a pattern."""
@@ -41,7 +43,13 @@ def page(store: RunStore, info: RunInfo) -> Page:
     best = _best_value(found)
     if best is not None:
         tiles.append(Tile(f"best {words.shortened(words.printable(found.metric or ''), 40)}", f"{best:.6g}"))
-    sections = [_table(info, found), *_over_time(found), *_over_parameters(found), *_nodes(found)]
+    sections = [
+        _table(info, found),
+        *_by_word(found),
+        *_over_time(found),
+        *_over_parameters(found),
+        *_nodes(found),
+    ]
     return Page(tiles, sections)
 
 
@@ -77,6 +85,38 @@ def _cell(value: Any) -> str:
 
 def _seconds(value: Any) -> str:
     return "" if value is None else f"{value:.3f}"
+
+
+def _by_word(trials: Trials) -> list[Section]:
+    """The objective over the one parameter that is a number, with a line for each word of another one.
+
+    Nothing where trials with equal number and word differ in something else, too.
+    """
+    numbers = [each.name for each in trials.parameters if each.values is None]
+    named = next((each for each in trials.parameters if each.values and len(each.values) <= MOST_LINES), None)
+    if trials.metric is None or len(numbers) != 1 or named is None or trials.left_out:
+        return []
+    others = [each.name for each in trials.parameters if each.name not in (named.name, numbers[0])]
+    lines: dict[str, dict[float, list[float]]] = {name: {} for name in named.values or ()}
+    rest: dict[tuple[str, float], tuple[str, ...]] = {}
+    for trial in trials.points:
+        name, at = word(trial.params.get(named.name)), number(trial.params.get(numbers[0]))
+        if at is None or name not in lines:
+            return []
+        other = tuple(word(trial.params.get(each)) for each in others)
+        if rest.setdefault((name, at), other) != other:
+            return []
+        lines[name].setdefault(at, []).append(trial.value)
+    series = [
+        Series(name, sorted((at, fmean(values)) for at, values in line.items()), "joined", colour)
+        for colour, (name, line) in enumerate(lines.items())
+        if line
+    ]
+    if max((len(each.points) for each in series), default=0) < 2:
+        return []
+    title = words.shortened(f"{trials.metric} by {numbers[0]} and {named.name}", 80)
+    drawn = Chart(Scale(numbers[0], from_zero=True), Scale(trials.metric, from_zero=True), series)
+    return [Section(title, [drawn])]
 
 
 def _over_time(trials: Trials) -> list[Section]:
