@@ -25,6 +25,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LONG = ("process",)
+"""Pages that take more than ten seconds, and are of no kind that others stand on."""
+FOLLOWED = [pytest.param(page, marks=pytest.mark.long) if page.stem in LONG else page for page in PAGES]
 SHOWN_FOLDER = "/home/you/mine"
 SHOWN_HOST = "laptop"
 FENCE = re.compile(r"^```(\w*)(?: title=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -148,7 +151,7 @@ def follow(page: Path, folder: Path) -> None:
         program = block if block.language == "python" and block.title is None else None
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.stem)
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     folder = tmp_path.resolve() / "work"
     folder.mkdir()

@@ -107,7 +107,7 @@ def test_what_is_not_what_was_sent_is_not_taken(source: Path, home: Path) -> Non
     messages = sent(source)
     block = messages[1].block
     place, piece = next((place, piece) for place, piece in enumerate(block) if isinstance(piece, Data))
-    block[place] = Data(piece.content[:-1] + b"?")
+    block[place] = Data(piece.content[:-1] + bytes([piece.content[-1] ^ 1]))
     for message in messages[:-1]:
         there.take(message)
     with pytest.raises(NotTaken, match="not what was sent"):

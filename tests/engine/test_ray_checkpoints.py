@@ -200,14 +200,15 @@ def test_a_node_that_is_lost_leaves_its_checkpoints_behind(cluster: Any, tmp_pat
 def test_what_an_actor_tells_while_a_batch_travels_is_not_left_behind() -> None:
     """An item that was refused then, with nothing else going on, would never have ended."""
     from shoal.engine.ray.actor import WorkerActor
+    from shoal.engine.workers import messages
 
     async def told() -> None:
         actor: Any = object.__new__(WorkerActor)
         ours, theirs = socket.socketpair()
         with ours, theirs:
             actor._connection, actor._changed = SimpleNamespace(open=True, socket=ours), asyncio.Event()
-            actor._status, actor._gathered = None, []
-            actor._tell(["ended", 1])
+            actor._gone, actor._gathered = None, []
+            actor._tell(messages.Broken("x"))
             await asyncio.wait_for(actor._something(), 1.0)
             actor._gathered = []
             with pytest.raises(TimeoutError):

@@ -24,7 +24,12 @@ pytestmark = [
 TRIAL = """
 import os, time
 class Trial:
+    def __init__(self):
+        open(os.path.join(os.environ["WORKERS"], str(os.getpid())), "w").close()
+
     def run(self, work):
+        while int(work.id[1:]) > 400 and len(os.listdir(os.environ["WORKERS"])) < 4:
+            time.sleep(0.02)  # So that there is work left for the last node, however long it takes to come.
         print("this is", work.id)
         open(os.path.join(os.environ["SHOAL_ITEM_DIR"], "note"), "w").write(work.id)
         time.sleep(0.05)
@@ -115,7 +120,9 @@ def test_one_node_dies_another_joins_and_every_item_ends_once(
     )
     engine = RayEngine(str(tmp_path / "run"), folder=str(folder))
     journal = MemoryJournal()
-    factory = Factory("mine:Trial", {}, {"GIVEN": "yes"}, str(folder))
+    workers = tmp_path / "workers"
+    workers.mkdir()
+    factory = Factory("mine:Trial", {}, {"GIVEN": "yes", "WORKERS": str(workers)}, str(folder))
     pool = Pool(engine, journal, [Lane(factory, Need())], Numbers(600), watcher=watch)
     pool.run()
     engine.close()

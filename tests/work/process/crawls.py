@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from shoal.work.process.archive_reader import ArchiveReader
 from shoal.work.process.counting import Counting
 from shoal.work.process.jobs.base import Job
 from shoal.work.process.merging import reduced
-from shoal.work.process.record import ROW, BadRecord, Range, Record
 from shoal.work.process.scratch import Scratch
 from shoal.work.protocols import Unreadable
+from shoal.work.records.archive_reader import ArchiveReader
+from shoal.work.records.record import ROW, BadRecord, Range, Record
 
 CRAWLS = Path(__file__).resolve().parents[4] / "shared" / "data" / "warc"
 

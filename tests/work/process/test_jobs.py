@@ -16,9 +16,9 @@ from shoal.errors import NotFound, SpecError
 from shoal.work.process.counting import Counting
 from shoal.work.process.jobs import JOBS, built_in
 from shoal.work.process.jobs.base import Job, adopted
-from shoal.work.process.record import Record
 from shoal.work.process.scratch import Scratch
 from shoal.work.protocols import Unreadable
+from shoal.work.records.record import Record
 from work.process.crawls import Made, Names, archives, counted, line, page, result, rows, text
 from work.process.reference import REFERENCES, address_hosts
 

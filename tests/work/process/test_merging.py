@@ -21,9 +21,9 @@ from shoal.work.process.jobs import built_in
 from shoal.work.process.jobs.base import Job, KeyCount, adopted
 from shoal.work.process.merging import merged, merged_ranks, ranked, reduced
 from shoal.work.process.partials import Partial, schema_of, spans, table_of
-from shoal.work.process.record import Record
 from shoal.work.process.result_file import write_result
 from shoal.work.process.scratch import Scratch
+from shoal.work.records.record import Record
 from work.process.crawls import Made, line, rows
 
 SMALL = 1000

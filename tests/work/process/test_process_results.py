@@ -169,6 +169,31 @@ def test_a_result_of_ray_is_that_of_the_reference_on_every_storage(
     check_workers(place, stored, "servers", nodes)
 
 
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("on", ["session", "master"])
+def test_a_result_of_spark_is_that_of_the_reference_on_every_storage(
+    place: Any, stored: str, on: str, request: pytest.FixtureRequest
+) -> None:
+    """A session on this machine with 1, 2 and 4 at a time, and a master with two workers, asked for 2, 4 and 1."""
+    source = put("hosts", stored)
+    scheme = stored.partition("://")[0] if "://" in stored else "files"
+    number = (
+        {"files": 1, "s3": 2, "hdfs": 4}[scheme]
+        if on == "session"
+        else {"files": 2, "s3": 4, "hdfs": 1}[scheme]
+    )
+    spark: dict[str, Any] = {"master": f"local[{number}]"}
+    if on == "master":
+        spark = {"master": request.getfixturevalue("spark_master"), "executors": number, "memory": "512MiB"}
+    keys = {name: value for name, value in place.environment.items() if name.startswith("AWS_")}
+    output = f"{stored}/out/spark.csv"
+    file = workload(place, "hosts", output, "512KiB", source, backend="spark", spark=spark, env=keys)
+    assert place.json("run", file, "--json")["state"] == "succeeded"
+    compare("hosts", rows(output))
+    assert hidden(output) == []
+
+
 def kill_on_the_way(place: Any, process: Any, goal: int, worker_kills: int) -> None:
     """Kill some workers of a run and then its driver, when so many items are done."""
 

@@ -7,8 +7,8 @@ import itertools
 from shoal.model import Item, Outcome
 from shoal.work.job import Recorded
 from shoal.work.process.item_params import FACTS, PARTIALS, SHARE, STEP, Facts, ranges_of
-from shoal.work.process.record import Extent, Range
 from shoal.work.process.source import ProcessSource
+from shoal.work.records.record import Extent, Range
 
 MB = 1 << 20
 LARGE, SMALL = Range("large.warc.gz", 0, 40 * MB, "m1"), Range("small.warc.gz", 0, 1000, "m2")

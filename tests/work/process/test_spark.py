@@ -21,10 +21,10 @@ from shoal.spec.process import Process
 from shoal.work.process.item_params import FACTS, Facts, is_map
 from shoal.work.process.job import prepare
 from shoal.work.process.kind import KIND
-from shoal.work.process.record import Extent, Range
 from shoal.work.process.source import ProcessSource
 from shoal.work.process.spark_job import INSIDE, NOTES
 from shoal.work.process.spark_run import End, Execute, driven, master, settings
+from shoal.work.records.record import Extent, Range
 
 if TYPE_CHECKING:
     from shoal.testing.workload_folder import WorkloadFolder

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ray
 
@@ -150,7 +150,7 @@ class WorkerActor:
         elif isinstance(message, messages.Note):
             self._report(message.line)
         elif isinstance(message, messages.Chunk):
-            await self._hand_over(message.entries)
+            await self._hand_over([messages.Entry._make(entry) for entry in message.entries])
         else:
             await self._order(message)
 
@@ -184,14 +184,14 @@ class WorkerActor:
                 )
         return [entry for entry in entries if entry.checkpoint not in failed]
 
-    async def events(self) -> AsyncIterator[list[messages.Passed]]:
-        """Batches of messages, the last of them `exit`. What an item wrote and left travels before its end.
+    async def events(self) -> AsyncIterator[list[tuple[Any, ...]]]:
+        """Batches of packed messages, the last of them `exit`. What an item wrote and left travels before its end.
 
         Each begins with `now`, the time here. It goes on when the driver has taken most of what was given.
         """
         if self._failed is not None:
             failed = messages.FailedStart(self._failed)
-            yield [messages.Now(self._now()), failed, messages.Exit(None, self._failed)]
+            yield self._packed([failed, messages.Exit(None, self._failed)])
             return
         loop = asyncio.get_running_loop()
         loop.add_reader(self._zygote.socket, self._hear_zygote)
@@ -215,7 +215,7 @@ class WorkerActor:
             async for batch in self._batches():
                 yield batch
             self._leave_folder()
-            yield [messages.Now(self._now()), self._gone]
+            yield self._packed([self._gone])
         finally:
             watching.cancel()
             self._zygote.close()
@@ -225,13 +225,16 @@ class WorkerActor:
         self._in_use.close()
         folder_locks.remove_unused(self._root)
 
-    async def _batches(self) -> AsyncIterator[list[messages.Passed]]:
+    async def _batches(self) -> AsyncIterator[list[tuple[Any, ...]]]:
         """All that there is to tell now: of items that are over, what they left goes before their end."""
         left = [await self._checkpoints.leave(name) for name in self._over()]
         gathered, self._gathered = self._gathered, []
         told = self._told(left, gathered)
         for batch in parcels.batches(told):
-            yield [messages.Now(self._now()), *batch]
+            yield self._packed(batch)
+
+    def _packed(self, batch: list[messages.Passed]) -> list[tuple[Any, ...]]:
+        return parcels.packed([messages.Now(self._now()), *batch])
 
     def _told(
         self, left: Iterable[Iterator[messages.Freight]], gathered: list[messages.Said]

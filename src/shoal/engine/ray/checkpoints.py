@@ -186,6 +186,10 @@ class Checkpoints:
         if self._home.path is not None:
             return iter(())
         folder = os.path.join(self._folder, name)
+        if self._sending is None and not self._copying.locked() and not os.path.lexists(folder):
+            self._versions.pop(name, None)  # As most items: it left nothing.
+            self._seen = self._kept = ()
+            return iter(())
         signature = _signature(folder)
         async with self._copying:
             self._sending = None

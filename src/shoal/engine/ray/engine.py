@@ -24,6 +24,7 @@ from shoal.engine.ray.node_packages import NodePackages
 from shoal.engine.ray.remote_worker import Arrivals, RemoteWorker
 from shoal.engine.reservations import SharedNodes
 from shoal.engine.workers.messages import FREIGHT, End, Exit, Freight, Note, Now, Order, Setup
+from shoal.engine.workers.parcels import unpacked
 from shoal.engine.workers.worker import encoded
 from shoal.engine.workers.worker_links import Talking
 from shoal.errors import ClusterLost, StoreError
@@ -234,7 +235,7 @@ class RayEngine(SharedNodes, Talking):
         except (RayError, StopIteration) as error:
             self._lost_actor(worker, error)
             return
-        worker.heard.extend(batch)
+        worker.heard.extend(unpacked(batch))
         worker.heard_at = self.now()
         self._go_through(worker)
 
@@ -243,14 +244,17 @@ class RayEngine(SharedNodes, Talking):
         until then."""
         while worker.heard and worker.number in self._workers:
             message = worker.heard[0]
-            if isinstance(message, FREIGHT) and not self._write(worker, message):
-                return
+            if isinstance(message, FREIGHT):
+                if not self._write(worker, message):
+                    return
+                worker.heard.popleft()
+                continue
             worker.heard.popleft()
             if isinstance(message, Now):
                 worker.clock.heard(message.at, self.now())
             elif isinstance(message, Exit):
                 self._lose(worker, *worker.end(message.status, message.why))
-            elif not isinstance(message, FREIGHT) and (event := worker.hear(message, self.now())) is not None:
+            elif (event := worker.hear(message, self.now())) is not None:
                 self._events.append(worker.arrivals.judged(worker.clock.ours(event)))
 
     def _write(self, worker: RemoteWorker, message: Freight) -> bool:

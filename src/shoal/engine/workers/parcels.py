@@ -12,7 +12,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, get_args
 
 from shoal.engine.workers.messages import Label, Log, Parcel, Passed
 
@@ -20,6 +20,9 @@ BLOCK_BYTES = 1 << 20
 """Most bytes of content that a block has."""
 PIECES = 1000
 """Most pieces that a block has: many small files travel together."""
+_LARGE = (Parcel, Log)
+_TYPES: tuple[Any, ...] = get_args(Passed)
+_NUMBERS = {kind: number for number, kind in enumerate(_TYPES)}
 _REFUSALS = (
     *(errno.EINVAL, errno.ENAMETOOLONG, errno.EILSEQ, errno.EPERM, errno.EACCES),
     errno.ENOENT,  # Somebody else removed what had come so far.
@@ -100,7 +103,8 @@ def batches(told: Iterable[Passed]) -> Iterator[list[Passed]]:
     size = 0
     for message in told:
         batch.append(message)
-        size += _content_bytes(message)
+        if type(message) in _LARGE:
+            size += _content_bytes(message)
         if size >= BLOCK_BYTES:
             yield batch
             batch, size = [], 0
@@ -112,6 +116,15 @@ def _content_bytes(message: Passed) -> int:
     if isinstance(message, Parcel):
         return sum(len(piece.content) for piece in message.block if isinstance(piece, Data))
     return len(message.data) if isinstance(message, Log) else 0
+
+
+def packed(told: Iterable[Passed]) -> list[tuple[Any, ...]]:
+    """Messages as plain tuples, which are pickled several times faster than named ones."""
+    return [(_NUMBERS[type(message)], *message) for message in told]
+
+
+def unpacked(told: Iterable[tuple[Any, ...]]) -> list[Passed]:
+    return [tuple.__new__(_TYPES[number], fields) for number, *fields in told]
 
 
 def _update(digest: Any, piece: Piece) -> None:

@@ -11,8 +11,8 @@ from shoal.errors import NotFound
 from shoal.files.turns import Turn
 from shoal.model import Item
 from shoal.work.process.brought_partials import ERRORS
-from shoal.work.process.record import BadRecord
 from shoal.work.process.result_place import ResultPlace
+from shoal.work.records.record import BadRecord
 
 KEPT = 10_000
 """Bad records of one item that are kept with their reasons; the others are counted."""

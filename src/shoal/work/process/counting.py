@@ -15,9 +15,9 @@ from shoal.work.process.jobs.base import (
 )
 from shoal.work.process.merging import by_key, combined, folded, mapping_table, merged, summed
 from shoal.work.process.partials import schema_of, table_of
-from shoal.work.process.record import Record
 from shoal.work.process.scratch import Scratch
 from shoal.work.protocols import Unreadable
+from shoal.work.records.record import Record
 
 MEMORY_BYTES = 64 * 1024 * 1024
 _BATCH = 4 * 1024 * 1024

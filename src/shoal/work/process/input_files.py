@@ -6,8 +6,8 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 from shoal.spec.process import INDEX, RecordInput
-from shoal.work.process.file_lists import Inputs, file_ranges, record_ranges
-from shoal.work.process.record import BadRecord, Range
+from shoal.work.records.file_lists import Inputs, file_ranges, record_ranges
+from shoal.work.records.record import BadRecord, Range
 
 _UNCUT = 1 << 62
 

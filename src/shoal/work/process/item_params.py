@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shoal.model.item import HIDDEN, digest
-from shoal.work.process.record import Extent, Range
+from shoal.work.records.record import Extent, Range
 
 STEP = "step"
 """What is done: one of the two that follow. People see it."""

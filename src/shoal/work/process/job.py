@@ -25,9 +25,9 @@ from shoal.work.process.brought_partials import clear
 from shoal.work.process.input_files import input_digest, input_ranges
 from shoal.work.process.item_params import BYTES, is_map
 from shoal.work.process.process_checks import check, ensure_output_is_ours
-from shoal.work.process.reader import ARCHIVES
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.source import ProcessSource
+from shoal.work.records.reader import ARCHIVES
 
 RUNNER = "shoal.work.process.worker:ProcessRunner"
 

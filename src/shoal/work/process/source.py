@@ -18,8 +18,8 @@ from shoal.work.process.item_params import (
     ranges_of,
     reduce_params,
 )
-from shoal.work.process.ranges import checked, cut
-from shoal.work.process.record import Range
+from shoal.work.records.ranges import checked, cut
+from shoal.work.records.record import Range
 
 ITEMS_A_WORKER = 6
 """So many map items for each worker keep all of them busy to the end."""

@@ -17,7 +17,6 @@ from shoal.work import functions
 from shoal.work.process import brought_partials, partials
 from shoal.work.process.bad_records import BadRecords
 from shoal.work.process.counting import Counting
-from shoal.work.process.filters import Filter
 from shoal.work.process.item_params import (
     FACTS,
     NUMBERS,
@@ -31,12 +30,13 @@ from shoal.work.process.item_params import (
 from shoal.work.process.jobs import built_in
 from shoal.work.process.jobs.base import Job, adopted, is_rows, numbers_of
 from shoal.work.process.merging import reduced
-from shoal.work.process.reader import ARCHIVES, Reader
 from shoal.work.process.result_file import ensure_replaceable, write_result
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.scratch import Scratch
-from shoal.work.process.stored_files import StoredFiles
 from shoal.work.protocols import Unreadable
+from shoal.work.records.filters import Filter
+from shoal.work.records.reader import ARCHIVES, Reader
+from shoal.work.records.stored_files import StoredFiles
 
 TABLES_NEED = ("pyarrow.acero", "pyarrow.compute", "pyarrow.csv", "pyarrow.ipc", "pyarrow.parquet")
 ARCHIVES_NEED = ("fastwarc", "resiliparse.parse.encoding")

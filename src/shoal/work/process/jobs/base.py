@@ -10,8 +10,8 @@ from operator import add
 from typing import Any, ClassVar
 
 from shoal.errors import SpecError, unknown
-from shoal.work.process.record import Record
 from shoal.work.protocols import Unreadable
+from shoal.work.records.record import Record
 
 ARCHIVES = frozenset(("warc", "wet", "wat"))
 TABLES = frozenset(("text", "jsonl", "csv", "parquet"))

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, ClassVar
 
-from shoal.work.process.filters import host_of
 from shoal.work.process.jobs.base import KeyCount, Pair
-from shoal.work.process.record import Record
+from shoal.work.records.filters import host_of
+from shoal.work.records.record import Record
 
 
 class Servers(KeyCount):

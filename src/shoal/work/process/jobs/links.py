@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from shoal.work.process.filters import host_of
 from shoal.work.process.jobs.base import KeyCount
 from shoal.work.process.jobs.html_tokens import tags_named
 from shoal.work.process.jobs.tags import HTML
-from shoal.work.process.record import Record
+from shoal.work.records.filters import host_of
+from shoal.work.records.record import Record
 
 _LINKING = frozenset(("a", "area", "base"))
 _HYPERLINK_PATHS = frozenset(("A@/href", "AREA@/href"))

@@ -9,8 +9,8 @@ from typing import ClassVar
 from shoal.work.process.jobs.base import Job
 from shoal.work.process.jobs.html_tokens import tags
 from shoal.work.process.jobs.tags import HTML
-from shoal.work.process.record import Record
 from shoal.work.protocols import Unreadable
+from shoal.work.records.record import Record
 
 DEEPEST = 2000
 """How deep elements may be nested: the time of the parser grows with the square of it."""

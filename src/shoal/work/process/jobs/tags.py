@@ -8,7 +8,7 @@ from typing import Any
 
 from shoal.work.process.jobs.base import KeyCount
 from shoal.work.process.jobs.html_tokens import lower_case, start_tags
-from shoal.work.process.record import Record
+from shoal.work.records.record import Record
 
 HTML = frozenset(("text/html", "application/xhtml+xml"))
 """Media types of pages."""

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from shoal.work.process.jobs.base import TABLES, Job
-from shoal.work.process.record import ROW, Record
 from shoal.work.protocols import Unreadable
+from shoal.work.records.record import ROW, Record
 
 _WORD = re.compile(r"\w+")
 _SPACED = bytes(code if code > 127 or chr(code).isalnum() or chr(code) == "_" else 32 for code in range(256))

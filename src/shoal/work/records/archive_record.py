@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from shoal.work.process.http_body import decoded
-from shoal.work.process.record import LARGEST_BYTES, Headers
 from shoal.work.protocols import Unreadable
+from shoal.work.records.http_body import decoded
+from shoal.work.records.record import LARGEST_BYTES, Headers
 
 TYPES = {
     "warcinfo": 2,

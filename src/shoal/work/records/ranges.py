@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from shoal.work.process.record import Extent, Range
+from shoal.work.records.record import Extent, Range
 
 
 class Verdict(NamedTuple):

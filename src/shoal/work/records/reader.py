@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Protocol
 
-from shoal.work.process.filters import Filter
-from shoal.work.process.record import BadRecord, Extent, Range, Record
 from shoal.work.protocols import Unreadable
+from shoal.work.records.filters import Filter
+from shoal.work.records.record import BadRecord, Extent, Range, Record
 
 ARCHIVES = frozenset(("warc", "wet", "wat"))
 FORMATS = (*sorted(ARCHIVES), "text", "jsonl", "csv", "parquet")
@@ -90,10 +90,10 @@ class Reader:
     def _parts(self, file: BinaryIO) -> Parts:
         range_ = self._range._replace(path=self._path)
         if self._format in ARCHIVES:
-            from shoal.work.process.archive_reader import ArchiveReader
+            from shoal.work.records.archive_reader import ArchiveReader
 
             return ArchiveReader(file, range_, self._wanted, self._keep, self._bad)
-        from shoal.work.process.row_ranges import CsvReader, LineReader, ParquetReader
+        from shoal.work.records.row_ranges import CsvReader, LineReader, ParquetReader
 
         if self._format == "parquet":
             return ParquetReader(file, range_, self._bad)

@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from shoal.work.process.record import LARGEST_BYTES
 from shoal.work.protocols import Unreadable
+from shoal.work.records.record import LARGEST_BYTES
 
 _STEP_BYTES = 1024 * 1024
 _GZIP, _ZLIB, _RAW = 31, 15, -15

@@ -18,11 +18,11 @@ from servers.hdfs import HdfsFolder
 from servers.seaweedfs import Bucket
 from shoal.errors import NotFound, SpecError
 from shoal.files import open_storage
-from shoal.work.process.file_lists import Inputs, file_ranges, record_ranges
-from shoal.work.process.ranges import checked
-from shoal.work.process.reader import Reader
-from shoal.work.process.record import BadRecord, Range
-from shoal.work.process.stored_files import ReadAhead, StoredFiles
+from shoal.work.records.file_lists import Inputs, file_ranges, record_ranges
+from shoal.work.records.ranges import checked
+from shoal.work.records.reader import Reader
+from shoal.work.records.record import BadRecord, Range
+from shoal.work.records.stored_files import ReadAhead, StoredFiles
 
 WHOLE = 1 << 40
 

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from shoal.errors import FileError, NotFound, SpecError
 from shoal.files import is_url
 from shoal.work.inputs.places import Place, files_at, mark_of, one_line
-from shoal.work.process.ranges import cut
-from shoal.work.process.record import BadRecord, Range
+from shoal.work.records.ranges import cut
+from shoal.work.records.record import BadRecord, Range
 
 _LIST = re.compile(r".*\.paths(?:\.gz)?", re.DOTALL)
 _LEFT_OUT = frozenset(("_SUCCESS", "_metadata", "_common_metadata"))

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
-from shoal.work.process.record import LARGEST_BYTES
 from shoal.work.protocols import Unreadable
+from shoal.work.records.record import LARGEST_BYTES
 
 END_ID = "<urn:shoal:end>"
 """Of the record that is put after the last one of a range: who reads it knows that all before it was whole."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from fnmatch import translate
 
-from shoal.work.process.record import Record
+from shoal.work.records.record import Record
 
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(\[[^\]/?#]*\]|[^:/?#]*)")
 

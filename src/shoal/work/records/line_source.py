@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
-from shoal.work.process.archive_framing import first_match
-from shoal.work.process.record import LARGEST_BYTES, Extent, Range
+from shoal.work.records.archive_framing import first_match
+from shoal.work.records.record import LARGEST_BYTES, Extent, Range
 
 BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b\x08"

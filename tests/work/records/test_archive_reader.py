@@ -14,13 +14,13 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from shoal.errors import FileError
-from shoal.work.process.archive_reader import ArchiveReader
-from shoal.work.process.filters import Filter
-from shoal.work.process.ranges import checked, cut
-from shoal.work.process.reader import Reader
-from shoal.work.process.record import LARGEST_BYTES, BadRecord, Extent, Range
-from shoal.work.process.stored_files import StoredFiles
 from shoal.work.protocols import Unreadable
+from shoal.work.records.archive_reader import ArchiveReader
+from shoal.work.records.filters import Filter
+from shoal.work.records.ranges import checked, cut
+from shoal.work.records.reader import Reader
+from shoal.work.records.record import LARGEST_BYTES, BadRecord, Extent, Range
+from shoal.work.records.stored_files import StoredFiles
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "warc"
 ARCHIVES = sorted(SHARED.glob("*/*"))

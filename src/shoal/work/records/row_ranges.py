@@ -9,9 +9,9 @@ from itertools import chain, islice
 from typing import Any, BinaryIO
 
 from shoal.work.inputs.places import one_line, partitions
-from shoal.work.process.line_source import Line, Lines
-from shoal.work.process.record import LARGEST_BYTES, ROW, BadRecord, Extent, Headers, Range
 from shoal.work.protocols import Unreadable
+from shoal.work.records.line_source import Line, Lines
+from shoal.work.records.record import LARGEST_BYTES, ROW, BadRecord, Extent, Headers, Range
 
 _BATCH_ROWS = 1024
 _SPACES = b" \t\r\n"

@@ -7,11 +7,11 @@ from functools import reduce
 from operator import or_
 from typing import Any, BinaryIO
 
-from shoal.work.process.archive_framing import END_ID, Framing, framing_of
-from shoal.work.process.archive_record import LONGEST_HEADERS, TYPES, ArchiveRecord
-from shoal.work.process.filters import Filter
-from shoal.work.process.record import BadRecord, Extent, Range
 from shoal.work.protocols import Unreadable
+from shoal.work.records.archive_framing import END_ID, Framing, framing_of
+from shoal.work.records.archive_record import LONGEST_HEADERS, TYPES, ArchiveRecord
+from shoal.work.records.filters import Filter
+from shoal.work.records.record import BadRecord, Extent, Range
 
 _ALL = frozenset(TYPES)
 _ARC = b"filedesc:"

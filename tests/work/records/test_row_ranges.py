@@ -17,12 +17,12 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from shoal.work.process.filters import Filter
-from shoal.work.process.ranges import checked, cut
-from shoal.work.process.reader import Reader
-from shoal.work.process.record import LARGEST_BYTES, BadRecord, Range
-from shoal.work.process.stored_files import StoredFiles
 from shoal.work.protocols import Unreadable
+from shoal.work.records.filters import Filter
+from shoal.work.records.ranges import checked, cut
+from shoal.work.records.reader import Reader
+from shoal.work.records.record import LARGEST_BYTES, BadRecord, Range
+from shoal.work.records.stored_files import StoredFiles
 
 
 class Memory:

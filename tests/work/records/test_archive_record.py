@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from fastwarc.stream_io import BrotliWriter, ZstdWriter
 
-from shoal.work.process.archive_reader import ArchiveReader
-from shoal.work.process.archive_record import ArchiveRecord
-from shoal.work.process.record import LARGEST_BYTES, Range
 from shoal.work.protocols import Unreadable
+from shoal.work.records.archive_reader import ArchiveReader
+from shoal.work.records.archive_record import ArchiveRecord
+from shoal.work.records.record import LARGEST_BYTES, Range
 
 PLAIN = b"hello world " * 100
 READERS: list[Iterator[ArchiveRecord]] = []
