@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 LONGEST = 200
+REASONS_SHOWN, LONGEST_REASON = 3, 120
 STATES = ("done", "cached", "failed", "pruned", "stopped", "running", "waiting")
 TIME_COLUMNS = ("worker", "node", "start-up", "work", "idle", "items")
 WORKERS_SHOWN = 16
@@ -68,6 +69,14 @@ def some(number_of: int | None, what: str) -> str:
 def named(number_of: int | None, what: str) -> str:
     """`row` for one, else `rows`."""
     return what if number_of == 1 else f"{what}s"
+
+
+def reasons(found: Mapping[str, int], total: int) -> list[str]:
+    """The most frequent of these reasons, a line each, and how many of the `total` they leave out."""
+    shown = sorted(found.items(), key=lambda each: -each[1])[:REASONS_SHOWN]
+    lines = [f"  {count:,} x {shortened(printable(reason), LONGEST_REASON)}" for reason, count in shown]
+    rest = total - sum(count for _, count in shown)
+    return [*lines, f"  and {rest:,} more"] if rest > 0 else lines
 
 
 def counts(found: Mapping[str, int], nothing: str = "", of: str = "") -> str:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from shoal.work.process.counting import Counting
+from shoal.work.process.item_counts import Counting
 from shoal.work.process.jobs.base import Job
-from shoal.work.process.merging import reduced
+from shoal.work.process.reduction import reduced
 from shoal.work.process.scratch import Scratch
 from shoal.work.protocols import Unreadable
 from shoal.work.records.archive_reader import ArchiveReader

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shoal.errors import NotFound, SpecError
-from shoal.work.process.counting import Counting
+from shoal.work.process.item_counts import Counting
 from shoal.work.process.jobs import JOBS, built_in
 from shoal.work.process.jobs.base import Job, adopted
 from shoal.work.process.scratch import Scratch

@@ -10,9 +10,7 @@ from shoal.units import format_number, format_seconds, format_size
 from shoal.work.outputs import Totals
 
 PHASES = ("listing", "reading", "decoding", "preprocessing", "predicting", "writing")
-REASONS_SHOWN = 3
 MISSING_SHOWN = 5
-_LONGEST_REASON = 120
 
 
 def summary(
@@ -80,13 +78,7 @@ def _read(document: Mapping[str, Any]) -> str:
 
 def _about_errors(errors: int, reasons: Mapping[str, int]) -> list[str]:
     lines = [f"{words.some(errors, 'input')} could not be used; errors.parquet says which and why:"]
-    shown = sorted(reasons.items(), key=lambda each: -each[1])[:REASONS_SHOWN]
-    lines += [
-        f"  {count:,} x {words.shortened(words.printable(reason), _LONGEST_REASON)}"
-        for reason, count in shown
-    ]
-    rest = errors - sum(count for _, count in shown)
-    return [*lines, f"  and {rest:,} more"] if rest > 0 else lines
+    return [*lines, *words.reasons(reasons, errors)]
 
 
 def _about_missing(missing: Sequence[int]) -> str:

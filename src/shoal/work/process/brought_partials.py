@@ -18,7 +18,7 @@ from shoal.errors import FileError
 from shoal.files.turns import Turn
 from shoal.work.process import partials
 from shoal.work.process.jobs.base import Job
-from shoal.work.process.merging import reduced
+from shoal.work.process.reduction import reduced
 from shoal.work.process.result_file import write_result
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.scratch import Scratch

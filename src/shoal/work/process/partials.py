@@ -1,6 +1,6 @@
 """Partials: what one map item found, sorted by key, in a Parquet file that says which item it is of.
 
-Also how columns become Arrow tables. How partials become one result is in `merging`.
+Also how columns become Arrow tables. How partials become one result is in `reduction`.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from shoal.errors import NotFound, SpecError
 from shoal.files import is_url
 from shoal.files.base import joined
 from shoal.work.process.jobs.base import Job, columns, is_rows
-from shoal.work.process.merging import merged_ranks
 from shoal.work.process.partials import grouped, schema_of
+from shoal.work.process.reduction import merged_ranks
 from shoal.work.process.result_place import ResultPlace
 
 _GROUP_ROWS = 128 * 1024

@@ -16,7 +16,7 @@ from shoal.spec.process import JobChoice, Process, RecordFilter
 from shoal.work import functions
 from shoal.work.process import brought_partials, partials
 from shoal.work.process.bad_records import BadRecords
-from shoal.work.process.counting import Counting
+from shoal.work.process.item_counts import Counting
 from shoal.work.process.item_params import (
     FACTS,
     NUMBERS,
@@ -29,7 +29,7 @@ from shoal.work.process.item_params import (
 )
 from shoal.work.process.jobs import built_in
 from shoal.work.process.jobs.base import Job, adopted, is_rows, numbers_of
-from shoal.work.process.merging import reduced
+from shoal.work.process.reduction import reduced
 from shoal.work.process.result_file import ensure_replaceable, write_result
 from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.scratch import Scratch

@@ -21,8 +21,6 @@ from shoal.work.process.result_place import ResultPlace
 from shoal.work.process.source import ProcessSource
 
 REASONS_KEPT = 10
-REASONS_SHOWN = 3
-_LONGEST_REASON = 120
 NODES = "machine"
 """What was learned is of any node."""
 
@@ -122,10 +120,4 @@ def _about_errors(document: Mapping[str, Any]) -> list[str]:
     errors, reasons = document["errors"], document["reasons"]
     file = document["errors_file"]
     lines = [f"{words.some(errors, 'record')} could not be used; {file} says which and why:"]
-    shown = sorted(reasons.items(), key=lambda each: -each[1])[:REASONS_SHOWN]
-    lines += [
-        f"  {count:,} x {words.shortened(words.printable(reason), _LONGEST_REASON)}"
-        for reason, count in shown
-    ]
-    rest = errors - sum(count for _, count in shown)
-    return [*lines, f"  and {rest:,} more"] if rest > 0 else lines
+    return [*lines, *words.reasons(reasons, errors)]

@@ -8,7 +8,7 @@ from operator import or_
 from typing import Any, BinaryIO
 
 from shoal.work.protocols import Unreadable
-from shoal.work.records.archive_framing import END_ID, Framing, framing_of
+from shoal.work.records.archive_frames import END_ID, Framing, framing_of
 from shoal.work.records.archive_record import LONGEST_HEADERS, TYPES, ArchiveRecord
 from shoal.work.records.filters import Filter
 from shoal.work.records.record import BadRecord, Extent, Range

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
-from shoal.work.records.archive_framing import first_match
+from shoal.work.records.archive_frames import first_match
 from shoal.work.records.record import LARGEST_BYTES, Extent, Range
 
 BOM = b"\xef\xbb\xbf"

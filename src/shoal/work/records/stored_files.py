@@ -11,7 +11,7 @@ from shoal.files import Storage, is_url
 from shoal.files.base import PIECE_BYTES
 from shoal.work.inputs.places import CHANGED, Place, Places, blamed, mark_of
 from shoal.work.protocols import Unreadable
-from shoal.work.records.archive_framing import ZSTD
+from shoal.work.records.archive_frames import ZSTD
 from shoal.work.records.record import LARGEST_BYTES, Range
 
 _FIRST_BYTES = 256 * 1024

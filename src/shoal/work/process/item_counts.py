@@ -13,8 +13,8 @@ from shoal.work.process.jobs.base import (
     is_sum,
     partial_columns,
 )
-from shoal.work.process.merging import by_key, combined, folded, mapping_table, merged, summed
 from shoal.work.process.partials import schema_of, table_of
+from shoal.work.process.reduction import by_key, combined, folded, mapping_table, merged, summed
 from shoal.work.process.scratch import Scratch
 from shoal.work.protocols import Unreadable
 from shoal.work.records.record import Record

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
 from shoal.engine.workers.runner import Failed
-from shoal.work.process import counting, merging, partials
-from shoal.work.process.counting import Counting
+from shoal.work.process import item_counts, partials, reduction
+from shoal.work.process.item_counts import Counting
 from shoal.work.process.jobs import built_in
 from shoal.work.process.jobs.base import Job, KeyCount, adopted
-from shoal.work.process.merging import merged, merged_ranks, ranked, reduced
 from shoal.work.process.partials import Partial, schema_of, spans, table_of
+from shoal.work.process.reduction import merged, merged_ranks, ranked, reduced
 from shoal.work.process.result_file import write_result
 from shoal.work.process.scratch import Scratch
 from shoal.work.records.record import Record
@@ -85,7 +85,7 @@ def tuples(tables: Iterator[Any]) -> list[tuple[Any, ...]]:
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `map` gives is gathered after each record, so that it can be put aside."""
-    monkeypatch.setattr(counting, "_BATCH_RECORDS", 0)
+    monkeypatch.setattr(item_counts, "_BATCH_RECORDS", 0)
 
 
 WORDS = st.lists(
@@ -110,7 +110,7 @@ def test_partials_cut_anyhow_give_what_one_count_gives(
     parts: int,
     sources: int,
 ) -> None:
-    monkeypatch.setattr(merging, "_SOURCES", sources)
+    monkeypatch.setattr(reduction, "_SOURCES", sources)
     monkeypatch.setattr(partials, "_GROUP_ROWS", 3)
     job, scratch = kind(), Scratch(str(tmp_path))
     found = [partial(job, lines, tmp_path, memory_bytes) for lines in items]
